@@ -1,12 +1,12 @@
 //! Tells the command which commit it is built from.
 //!
-//! Reruns only when HEAD moves, so that a rebuild relinks nothing for its sake. For the same
-//! reason it says nothing of uncommitted changes: it would not see them come and go.
+//! Reruns only when HEAD moves, so that a rebuild does not relink for its sake. For the same reason
+//! it ignores uncommitted changes: it would not notice when they appear and disappear.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Digits of the commit's hash that are shown.
+/// The number of digits of the commit's hash that are shown.
 const HASH_DIGITS: usize = 8;
 
 fn main() {
@@ -19,8 +19,8 @@ fn main() {
     println!("cargo::rustc-env=HEMI_COMMIT_SHOWN={shown}");
 }
 
-/// Returns the hash of HEAD, and has this run again when HEAD moves. None without git, and in
-/// an archive unpacked inside the checkout of something else.
+/// Returns the hash of HEAD, and makes cargo rerun this when HEAD moves. Returns `None` without
+/// git, and in an archive unpacked inside the checkout of something else.
 fn checked_out() -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().ok()?;
     let top = PathBuf::from(git(&root, &["rev-parse", "--show-toplevel"])?);

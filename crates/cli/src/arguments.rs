@@ -1,10 +1,10 @@
-//! The command line as a whole.
+//! The command line.
 
 use clap::{Parser, Subcommand};
 
 use crate::commands;
 
-/// The end of the help.
+/// The end of the help text.
 const AFTER_HELP: &str = "\
 Examples:
   hemi create --size 10G --leg /dev/nvme0n1p3 --leg /dev/sdb --name db

@@ -1,4 +1,4 @@
-//! A client of a served volume's control API, and how it finds the volume.
+//! A client of a served volume's control API, and the search for the volume.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt as _;
@@ -21,9 +21,9 @@ use hemi_server::control::socket::{VolumeSocket, check_path, run_directories};
 
 use crate::failure::{Failure, Kind};
 
-/// How long a read of the API may take. Changes may take as long as a drain.
+/// The longest that a read of the API may take. Changes may take as long as a drain.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit for a socket in a run directory to show its protocol.
+/// The time limit for a socket in a run directory to show its protocol.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The volume that a command is for.
@@ -39,7 +39,7 @@ pub(crate) struct Which {
 }
 
 impl Which {
-    /// The control socket of the one volume that is meant.
+    /// Returns the control socket of the one volume that is meant.
     pub(crate) fn socket(&self) -> Result<PathBuf> {
         self.socket_in(&run_directories())
     }
@@ -83,7 +83,7 @@ impl Which {
         if let Some((_, path)) = served.iter().find(|(_, path)| candidates.contains(path)) {
             return Ok(path.clone());
         }
-        // It may be there: in a directory or behind a socket that is closed to this user.
+        // It may be in a directory or behind a socket that is closed to this user.
         let hides =
             |path: &&PathBuf| candidates.iter().any(|candidate| candidate.starts_with(path));
         if let Some(path) = sockets.denied.iter().find(hides) {
@@ -105,7 +105,7 @@ impl Which {
 /// The sockets found in the run directories.
 #[derive(Debug, Default)]
 pub(crate) struct RunSockets {
-    /// Control sockets that answer, with the volume's name as in the file's.
+    /// Control sockets that answer, each with the volume's name, taken from the file name.
     pub(crate) served: Vec<(String, PathBuf)>,
     /// Sockets on which something else answers, such as an NBD export.
     others: Vec<PathBuf>,
@@ -114,7 +114,7 @@ pub(crate) struct RunSockets {
 }
 
 impl RunSockets {
-    /// Looks into the directories.
+    /// Searches the directories.
     pub(crate) fn look(directories: &[PathBuf]) -> RunSockets {
         let mut found = RunSockets::default();
         for directory in directories {
@@ -157,8 +157,8 @@ impl RunSockets {
     }
 }
 
-/// True if HTTP answers, as control does. An NBD server greets with its own magic, which comes
-/// first. A control thread too busy to answer counts as control.
+/// Returns true if HTTP answers, as a control socket does. An NBD server sends its own magic first.
+/// A control thread too busy to answer counts as control.
 fn speaks_http(mut stream: &BlockingStream) -> bool {
     const BEGINS: &[u8] = b"HTTP/";
     let patient = stream
@@ -178,7 +178,7 @@ fn speaks_http(mut stream: &BlockingStream) -> bool {
     }
 }
 
-/// The failure of a user who may not use `path`, a run directory or a socket in one.
+/// Returns the failure of a user who may not use `path`, a run directory or a socket in one.
 fn denied(path: &Path) -> anyhow::Error {
     let (what, mode) = match path.is_dir() {
         true => ("look for volumes in", "g+rx"),
@@ -202,18 +202,18 @@ fn not_control(path: &Path) -> String {
     )
 }
 
-/// A connection to the control API; each call is one exchange.
+/// A connection to the control API. Each call is one exchange.
 #[derive(Debug)]
 pub(crate) struct Client {
     socket: PathBuf,
 }
 
-/// Returns the control socket that a volume of this name has, if it is served here.
+/// Returns the control socket of a volume with this name, if it is served here.
 pub(crate) fn socket_of(volume: &str) -> Option<PathBuf> {
     Which { volume: Some(volume.to_owned()), control: None }.socket().ok()
 }
 
-/// Returns the names and control sockets of all volumes that are served here and that this user may use.
+/// Returns the names and control sockets of all volumes served here that this user may use.
 pub(crate) fn served() -> Vec<(String, PathBuf)> {
     RunSockets::look(&run_directories()).served
 }
@@ -224,7 +224,7 @@ impl Client {
         Client { socket }
     }
 
-    /// A client of the one volume that is meant.
+    /// Returns a client of the one volume that is meant.
     pub(crate) fn new(which: &Which) -> Result<Client> {
         Ok(Client { socket: which.socket()? })
     }
@@ -234,7 +234,7 @@ impl Client {
         &self.socket
     }
 
-    /// Runs a future of this client's to its end.
+    /// Runs a future of this client to its end.
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -243,12 +243,12 @@ impl Client {
             .block_on(future)
     }
 
-    /// Reads a path.
+    /// Gets the resource at a path.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         self.get_within(path, READ_TIMEOUT).await
     }
 
-    /// Reads a path, and waits for so long at most.
+    /// Gets the resource at a path, within `patience`.
     pub(crate) async fn get_within<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -274,14 +274,14 @@ impl Client {
         })
     }
 
-    /// Asks for a change and waits until it is done.
+    /// Requests a change and waits until it is done.
     pub(crate) async fn post(&self, path: &str, request: &impl Serialize) -> Result<()> {
         let sent = serde_json::to_vec(request).context("the request cannot be written as JSON")?;
         let response = self.send(Method::POST, path, sent.into()).await?;
         body(response).await.map(|_| ())
     }
 
-    /// Reads a path line by line, until `line` says stop or the volume is gone.
+    /// Reads a path line by line, until `line` breaks or the volume is gone.
     pub(crate) async fn lines(
         &self,
         path: &str,
@@ -313,7 +313,7 @@ impl Client {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .with_context(|| self.lost())?;
-        // It ends with the exchange; what went wrong in it is told by the exchange.
+        // It ends with the exchange, which reports any error.
         tokio::spawn(async move {
             let _ = connection.await;
         });
@@ -325,7 +325,7 @@ impl Client {
             .body(Full::new(body))
             .context("the request cannot be built")?;
         sender.send_request(request).await.map_err(|error| {
-            // What else answers there breaks HTTP in ways that depend on who is first.
+            // Another server breaks HTTP in ways that depend on who sends first.
             if BlockingStream::connect(&self.socket).is_ok_and(|again| !speaks_http(&again)) {
                 let way_out = "Name the control socket; hemi serve logs its path when it starts.";
                 return Failure::error(Kind::Failed, not_control(&self.socket), way_out);
@@ -369,7 +369,7 @@ fn unreachable_socket(socket: &Path, error: &io::Error) -> anyhow::Error {
     )
 }
 
-/// The body of an answer that says yes; the failure of one that says no.
+/// Returns the body of a successful answer, or the failure of another.
 async fn body(response: Response<Incoming>) -> Result<Bytes> {
     let status = response.status();
     let bytes = response.into_body().collect().await.context("hemi went away")?.to_bytes();
@@ -388,7 +388,7 @@ mod tests {
 
     use super::*;
 
-    /// Listens at `path` and says `greeting` to every client, which HTTP does only when asked.
+    /// Listens at `path` and sends `greeting` to every client, which HTTP does only when asked.
     fn listen(path: &Path, greeting: &'static [u8]) {
         let listener = UnixListener::bind(path).expect("the directory is ours");
         std::thread::spawn(move || {
@@ -485,7 +485,7 @@ mod tests {
         mode(directory.path(), 0o700);
     }
 
-    /// Takes from this thread root's right to pass over permissions.
+    /// Drops root's right to override permissions from this thread.
     fn lose_override() {
         use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
         let mut sets = capabilities(None).expect("a thread may read its own");

@@ -35,7 +35,7 @@ pub(crate) mod trace;
 pub(crate) mod upgrade;
 mod volume;
 
-/// Runs one.
+/// Runs a subcommand.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Create(arguments) => done(create::run(&arguments)),

@@ -1,8 +1,8 @@
-//! The configuration file of a served volume, and the lines of it that have to change.
+//! The configuration file of a served volume, and its lines that have to change.
 //!
-//! hemi does not keep its configuration by itself. A command that changes a served volume shows which
-//! lines of the file would have to change to keep it so, or writes them, with all comments and the order
-//! as they are.
+//! hemi does not save its configuration by itself. A command that changes a served volume shows
+//! which lines of the file would have to change to make that permanent. It can also write them, and
+//! then keeps all comments and the order.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,12 +19,12 @@ use toml_edit::{
 
 use crate::failure::{Failure, Kind};
 
-/// A file that is being changed.
+/// A configuration file that is being changed.
 #[derive(Debug)]
 pub(crate) struct ConfigFile {
-    /// As the server calls it.
+    /// The path as the server reports it.
     path: PathBuf,
-    /// As it was read.
+    /// The text as it was read.
     before: String,
     document: DocumentMut,
     /// The outcome of each change, for a person to read.
@@ -51,7 +51,7 @@ impl ConfigFile {
         self.hunks.is_empty()
     }
 
-    /// The lines that change, one block after the other, with their numbers.
+    /// Returns the lines that change, block by block, with their numbers.
     pub(crate) fn hunks(&self) -> &str {
         &self.hunks
     }
@@ -61,7 +61,7 @@ impl ConfigFile {
         self.document.contains_key("scan")
     }
 
-    /// Gives a key a value, both as on the command line.
+    /// Sets a key to a value, both as on the command line.
     pub(crate) fn set(&mut self, key: &str, text: &str) -> Result<()> {
         self.change(|document| set(document, key, text))
     }
@@ -77,7 +77,7 @@ impl ConfigFile {
         })
     }
 
-    /// Puts a leg in the place of another; adds it if the other is not in the file.
+    /// Replaces a leg by another, or adds the new one if the old one is not in the file.
     pub(crate) fn replace_leg(&mut self, old: &LegSpec, new: &LegConfig) -> Result<()> {
         self.change(|document| {
             let mut legs = Legs::of(document)?;
@@ -90,7 +90,7 @@ impl ConfigFile {
         })
     }
 
-    /// Takes a leg out, if it is in the file.
+    /// Removes a leg, if it is in the file.
     pub(crate) fn remove_leg(&mut self, leg: &LegSpec) -> Result<()> {
         self.change(|document| {
             if document.contains_key("legs") {
@@ -111,7 +111,7 @@ impl ConfigFile {
         Ok(())
     }
 
-    /// Replaces the file, in one step. Its owner and its mode stay.
+    /// Replaces the file atomically. Its owner and its mode stay.
     pub(crate) fn save(&self) -> Result<()> {
         if self.is_unchanged() {
             return Ok(());
@@ -129,7 +129,7 @@ impl ConfigFile {
                 "Run the command again.",
             ));
         }
-        // What a link names is replaced, not the link.
+        // The target of a link is replaced, not the link.
         let real = fs::canonicalize(&self.path)?;
         let folder = real.parent().unwrap_or(Path::new("/"));
         let known = fs::metadata(&real)?;
@@ -147,7 +147,7 @@ impl ConfigFile {
     }
 }
 
-/// A value of TOML, or else plain text, as `--set` takes it.
+/// Parses a value of TOML, or else takes plain text, as `--set` does.
 fn parsed(text: &str) -> Value {
     text.parse::<Value>().unwrap_or_else(|_| Value::from(text)).decorated("", "")
 }
@@ -172,7 +172,7 @@ fn set(document: &mut DocumentMut, key: &str, text: &str) -> Result<()> {
     let mut fresh = parsed(text);
     match table.get_mut(last) {
         Some(Item::Value(known)) => {
-            // What stands around it stays: a comment behind it, above all.
+            // The text around it stays, above all a comment behind it.
             fresh.decor_mut().clone_from(known.decor());
             *known = fresh;
         }
@@ -183,7 +183,7 @@ fn set(document: &mut DocumentMut, key: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The legs of a file: a list, or a table each.
+/// The legs of a file, as a list or as a table each.
 enum Legs<'a> {
     List(&'a mut Array),
     Tables(&'a mut ArrayOfTables),
@@ -265,7 +265,7 @@ impl Legs<'_> {
         let gone = list.remove(index);
         let before = gone.decor().prefix().and_then(|raw| raw.as_str()).unwrap_or_default();
         let (of_leg_before, _) = split_comment(before);
-        // What begins on its line goes with it, what stood behind the leg before it stays.
+        // Text that begins on its line goes with it. Text behind the leg before it stays.
         let Some(next) = list.get_mut(index) else {
             let trailing = text_of(list.trailing());
             let (_, rest) = split_comment(&trailing);
@@ -288,7 +288,7 @@ fn text_of(raw: &toml_edit::RawString) -> String {
     raw.as_str().unwrap_or_default().to_owned()
 }
 
-/// Divides what stands between two legs: a comment that ends the first one's line, and the rest.
+/// Splits the text between two legs into a comment that ends the first one's line, and the rest.
 fn split_comment(between: &str) -> (&str, &str) {
     match between.find('\n') {
         Some(end) if between[..end].contains('#') => between.split_at(end),
@@ -296,14 +296,14 @@ fn split_comment(between: &str) -> (&str, &str) {
     }
 }
 
-/// Returns true if the file's spec is of this leg. Relative paths are taken to be in this directory.
+/// Returns true if the file's spec names this leg. Relative paths are resolved in this directory.
 fn is_same(spec: &str, leg: &LegSpec) -> bool {
     let Ok(spec) = spec.parse::<LegSpec>() else { return false };
     let whole = |spec: &LegSpec| spec.absolute().ok();
     spec == *leg || whole(&spec).is_some_and(|spec| Some(spec) == whole(leg))
 }
 
-/// The options of a leg, as in a file; none if the spec says it all.
+/// Returns the options of a leg as in a file, or none if its spec is enough.
 fn options(leg: &LegConfig) -> Vec<(&'static str, Value)> {
     let LegConfig { path, name, quarantine, connections, direct, tls: _ } = leg;
     let mut options = vec![("path", Value::from(path.to_string()))];
@@ -330,12 +330,12 @@ fn fill(table: &mut Table, leg: &LegConfig) {
     }
 }
 
-/// A leg as it is written into a list.
+/// Returns a leg as it is written into a list.
 pub(crate) fn leg_entry(leg: &LegConfig) -> String {
     entry(leg).to_string().trim().to_owned()
 }
 
-/// The lines in which two texts differ, with the number of the first.
+/// Returns the lines in which two texts differ, with the number of the first.
 fn hunk(before: &str, after: &str) -> String {
     if before == after {
         return String::new();
@@ -354,8 +354,8 @@ fn hunk(before: &str, after: &str) -> String {
     text
 }
 
-/// A change of the configuration that a command has in mind: prepared before the volume is changed, so
-/// that a file that cannot be changed is known of in time.
+/// A planned change of the configuration. It is prepared before the volume is changed, so that a
+/// file that cannot be changed is noticed in time.
 #[derive(Debug)]
 pub(crate) struct Keeping {
     file: Option<PathBuf>,
@@ -396,8 +396,8 @@ impl Keeping {
         }
     }
 
-    /// Writes the file, or says what has to change in it. `otherwise` says it where there is no file, or
-    /// this user may not read it.
+    /// Writes the file, or prints what has to change in it. `otherwise` is printed where there is
+    /// no file, or this user may not read it.
     pub(crate) fn finish(self, otherwise: &str) -> Result<()> {
         let mut out = io::stdout().lock();
         let Some(path) = &self.file else {

@@ -1,4 +1,4 @@
-//! How a command fails: what is said, and the exit code.
+//! The failure of a command: its message and its exit code.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -10,11 +10,11 @@ use hemi_server::control::volume::RefusalKind;
 /// The kinds of failure, by exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It was tried and failed.
+    /// The command was carried out and failed.
     Failed = 1,
-    /// The command line or the configuration makes no sense.
+    /// The command line or the configuration is invalid.
     Usage = 2,
-    /// Refused, because it could lose data or would have to guess.
+    /// The command was refused, because it could lose data or would have to guess.
     Refused = 3,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// As an error to return.
+    /// Returns a failure as an error.
     pub(crate) fn error(
         kind: Kind,
         what: impl Into<String>,
@@ -61,13 +61,13 @@ impl From<ErrorBody> for Failure {
     }
 }
 
-/// Says on standard error what is wrong and what to do, and gives the exit code.
+/// Prints the error and the hint on standard error, and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     let closed_pipe = error
         .downcast_ref::<std::io::Error>()
         .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
     if closed_pipe {
-        // Whoever read the output has seen enough.
+        // The reader of the output has seen enough.
         return ExitCode::SUCCESS;
     }
     if crate::logging::to_journal() {
@@ -85,7 +85,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(kind(error) as u8)
 }
 
-/// The error and its causes, each said once: many errors quote their cause already.
+/// Returns the error and its causes, without repeats: many errors quote their cause already.
 fn whole(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {

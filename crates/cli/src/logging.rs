@@ -34,21 +34,21 @@ pub(crate) struct LogArgs {
     pub(crate) log: String,
 }
 
-/// Events that may wait for standard error to take them; beyond, they are dropped.
+/// The number of events that may wait for standard error. Further ones are dropped.
 const EVENTS_WAITING_MAX: usize = 8192;
 
-/// Logging, as long as it is kept. What waits is written when it is dropped.
+/// Logging, until it is dropped. Events still waiting are then written.
 #[must_use]
 pub(crate) struct Logging {
     _writer: WorkerGuard,
 }
 
-/// Starts logging. A thread of its own writes: a terminal that is paused or a pipe nobody
-/// reads must not hold up the volume.
+/// Starts logging. A thread of its own writes, so that a paused terminal, or a pipe that nobody
+/// reads, does not hold up the volume.
 ///
 /// # Errors
 ///
-/// A [`Failure`] that names the filter that is not understood.
+/// Fails with a [`Failure`] that names the filter that is not understood.
 pub(crate) fn start(arguments: &LogArgs) -> Result<Logging> {
     let refuse =
         |what: String| Failure::error(Kind::Usage, what, "Write for example info or debug.");
@@ -102,14 +102,14 @@ impl<'a> MakeWriter<'a> for Events {
     }
 }
 
-/// One event, with its severity in front of it where it goes to the journal.
+/// An event, with its severity in front of it if it goes to the journal.
 struct Event {
     writer: NonBlocking,
     severity: Option<u8>,
 }
 
 impl Write for Event {
-    /// Passes the whole event on in one piece: the writer may drop a piece.
+    /// Passes the whole event on in one piece, because the writer may drop a piece.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         match self.severity {
             None => self.writer.write(event),

@@ -1,9 +1,8 @@
-//! The `hemi` command: one file for each subcommand.
+//! The `hemi` command, with one file for each subcommand.
 //!
-//! `create`, `inspect` and `promote` work on legs nobody serves; `serve` serves a volume;
-//! everything else is a client of the served volume's control API. Exit codes are the same
-//! for all: 0 done, 1 failed, 2 the command line or configuration makes no sense, 3 refused
-//! because it could lose data.
+//! `create`, `inspect` and `promote` work on legs that nobody serves. `serve` serves a volume. All
+//! others are clients of the served volume's control API. Exit codes are the same for all: 0 done,
+//! 1 failed, 2 the command line or configuration is invalid, 3 refused because it could lose data.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
-//! Man pages, made from the pages in `docs/`, so that each sentence stands in one place.
+//! Man pages, made from the pages in `docs/`, so that each sentence exists once.
 //!
 //! `docs/commands/NAME.md` becomes hemi-NAME(1), with the sections that the page has. The page's
-//! links become SEE ALSO. `docs/commands/hemi.md` becomes hemi(1), with the list of all commands, and
-//! `docs/configuration.md` becomes hemi.toml(5).
+//! links become SEE ALSO. `docs/commands/hemi.md` becomes hemi(1), with the list of all commands,
+//! and `docs/configuration.md` becomes hemi.toml(5).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,17 +17,17 @@ mod markdown;
 
 /// The manual page of the command as a whole.
 const WHOLE: &str = "hemi";
-/// The configuration's page below `docs/`, and what stands for its first paragraph.
+/// The configuration's page below `docs/`, and the text that replaces its first paragraph.
 const CONFIGURATION: (&str, &str) = ("configuration.md", "configuration of a volume");
 
-/// The sources of man pages, and the words that all of them bear.
+/// The sources of man pages, and the words that all of them contain.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
     /// The pages.
     pub(crate) docs: &'a Path,
-    /// Directory of the installed pages, for those that become no man page.
+    /// The directory of the installed pages, for those that become no man page.
     pub(crate) installed: &'a str,
-    /// The date, as in 2026-11-26. Empty: none.
+    /// The date, as in 2026-11-26, or empty for none.
     pub(crate) date: &'a str,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Source<'a> {
 ///
 /// # Errors
 ///
-/// A page that is missing, or that lacks what every page has: a first paragraph and a synopsis.
+/// Fails if a page is missing, or lacks what every page has: a first paragraph and a synopsis.
 pub(crate) fn write(source: &Source<'_>, directory: &Path, commands: &[&str]) -> Result<()> {
     let read = |name: &str| -> Result<Page> {
         let path = source.docs.join(name);
@@ -66,7 +66,7 @@ pub(crate) fn write(source: &Source<'_>, directory: &Path, commands: &[&str]) ->
 
     let mut configuration = read(CONFIGURATION.0)?;
     configuration.sections.insert(0, Section::code("SYNOPSIS", "/etc/hemi/NAME.toml"));
-    // The first paragraph says more than a name, and is the beginning of the description.
+    // The first paragraph says more than a name, and begins the description.
     configuration.about = CONFIGURATION.1.to_owned();
     let file = CONFIGURATION.0.to_owned();
     pages.push(Manual { name: "hemi.toml".to_owned(), section: 5, file, page: configuration });
@@ -79,7 +79,7 @@ pub(crate) fn write(source: &Source<'_>, directory: &Path, commands: &[&str]) ->
     Ok(())
 }
 
-/// A manual page on its way to the file.
+/// A man page on its way to the file.
 struct Manual {
     name: String,
     section: u8,
@@ -108,7 +108,7 @@ impl Manual {
         Ok(roff.render())
     }
 
-    /// Lists the manual pages that the page leads to, and then the other pages.
+    /// Lists the man pages that the page links to, and then the other pages.
     fn see_also(&self, installed: &str) -> Section {
         let mut manuals = BTreeSet::new();
         let mut others: BTreeSet<&String> = BTreeSet::new();
@@ -142,7 +142,7 @@ impl Manual {
     }
 }
 
-/// Returns the manual page that a page below `docs/` becomes.
+/// Returns the man page that a page below `docs/` becomes.
 fn manual_of(file: &str) -> Option<(String, u8)> {
     if file == CONFIGURATION.0 {
         return Some(("hemi.toml".to_owned(), 5));
@@ -152,7 +152,7 @@ fn manual_of(file: &str) -> Option<(String, u8)> {
     Some((name, 1))
 }
 
-/// A reference to a manual page, as in **hemi-status**(1).
+/// Returns a reference to a man page, as in **hemi-status**(1).
 fn reference(name: &str, section: u8) -> [Inline; 2] {
     [bold(name), roman(format!("({section})"))]
 }

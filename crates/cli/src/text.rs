@@ -1,4 +1,4 @@
-//! A volume's status as text for a terminal: pure functions of the status.
+//! A volume's status as text for a terminal, as pure functions of the status.
 
 use std::fmt::Write as _;
 
@@ -15,14 +15,14 @@ use hemi_text::Plain;
 
 mod drives;
 
-/// Columns that sentences are broken at.
+/// The number of columns at which sentences are broken.
 const WIDTH: usize = 96;
-/// Figures older than this mean that the data path is stuck.
+/// The age in nanoseconds beyond which figures show that the data path is stuck.
 const AGE_MAX_NS: u64 = 10_000_000_000;
-/// Shown where there is no figure.
+/// The text where there is no figure.
 const NONE: &str = "-";
 
-/// One screen; with an earlier status, rates between the two.
+/// Returns one screen, with rates if there is an earlier status.
 pub(crate) fn status(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> String {
     let previous = previous.filter(|previous| previous.uptime_ns < status.uptime_ns);
     let mut text = headline(status);
@@ -91,7 +91,7 @@ pub(crate) fn condition(status: &VolumeStatus) -> String {
     format!("degraded ({})", reasons.join(", "))
 }
 
-/// A leg's condition in a word or two.
+/// Returns a leg's condition in a word or two.
 pub(crate) fn state(leg: &LegStatus) -> String {
     let word = match (leg.state, leg.out_reason) {
         (LegState::Empty, _) => "empty",
@@ -165,7 +165,7 @@ fn client_table(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> Strin
     text
 }
 
-/// The legs, one a line.
+/// Returns the legs, one per line.
 pub(crate) fn leg_table(status: &VolumeStatus) -> String {
     let mut table = plain_table();
     table.set_header([
@@ -224,7 +224,7 @@ fn freezes(leg: &LegStatus) -> String {
     }
 }
 
-/// Lists the remote legs that have no session, each with the reason, a line each.
+/// Lists the remote legs that have no session, one per line, each with the reason.
 fn no_sessions(status: &VolumeStatus) -> String {
     let mut text = String::new();
     for leg in &status.legs {
@@ -236,7 +236,7 @@ fn no_sessions(status: &VolumeStatus) -> String {
     text
 }
 
-/// Injected faults, a line for each leg that has any.
+/// Lists injected faults, one line for each leg that has any.
 fn injected(status: &VolumeStatus) -> String {
     let mut text = String::new();
     for leg in &status.legs {
@@ -300,7 +300,7 @@ fn exposure(status: &VolumeStatus) -> String {
     )
 }
 
-/// Tells why no ledger is kept; nothing where one is.
+/// Returns the reason why no ledger is kept, or nothing if one is.
 fn ledger(status: &VolumeStatus) -> String {
     let Some(why) = &status.ledger.why_none else { return String::new() };
     let mut text = String::new();
@@ -315,11 +315,11 @@ fn ledger(status: &VolumeStatus) -> String {
     text
 }
 
-/// Work that will end: rebuilds and drains, a scrub; or how the last scrub ended.
+/// Describes work that will end (rebuilds, drains, a scrub), or the end of the last scrub.
 fn work(status: &VolumeStatus) -> String {
     let mut text = String::new();
     for leg in &status.legs {
-        // A leg that owes no more than what has just been written is no news.
+        // A leg that owes no more than what has just been written is not worth a line.
         let Some(progress) = leg.progress_permille else { continue };
         let _ = writeln!(
             text,
@@ -347,7 +347,7 @@ fn work(status: &VolumeStatus) -> String {
     text
 }
 
-/// The result of a scrub in a sentence.
+/// Returns the result of a scrub in a sentence.
 pub(crate) fn last_scrub(last: &LastScrub, now_ms: u64) -> String {
     let ago = duration(now_ms.saturating_sub(last.at_ms).saturating_mul(1_000_000));
     let took = duration(last.took_ns);
@@ -366,7 +366,7 @@ fn now_ms() -> u64 {
     now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// A part of a thousand as per cent.
+/// Formats thousandths as per cent.
 pub(crate) fn percent(permille: u16) -> String {
     format!("{}.{} %", permille / 10, permille % 10)
 }
@@ -383,7 +383,7 @@ pub(crate) fn pace(bytes_per_s: Option<u64>, remaining_ns: Option<u64>) -> Strin
     text
 }
 
-/// The keys of the configuration, one a line.
+/// Returns the keys of the configuration, one per line.
 pub(crate) fn settings(settings: &[Setting]) -> String {
     let mut table = plain_table();
     table.set_header(["key", "value", "can change"]);
@@ -396,7 +396,7 @@ pub(crate) fn settings(settings: &[Setting]) -> String {
     format!("{}\n", table.trim_fmt())
 }
 
-/// Served volumes, one a line.
+/// Returns the served volumes, one per line.
 pub(crate) fn volume_table(volumes: &[&VolumeStatus]) -> String {
     let mut table = plain_table();
     table.set_header(["name", "size", "state", "legs", "owes", "exposed", "device", "served for"]);
@@ -466,7 +466,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::NOTHING);
-    // Never broken: what does not fit is for the terminal to wrap, not to be lost.
+    // Lines are never broken: the terminal wraps those that do not fit, and nothing is lost.
     table.set_content_arrangement(ContentArrangement::Disabled);
     table
 }

@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use hemi_engine::format::superblock::VERSION as DISK_FORMAT;
 
-/// The commit the command is built from; empty where it was not built from a checkout.
+/// The commit that the command is built from, or empty if it was not built from a checkout.
 const COMMIT: &str = env!("HEMI_COMMIT_SHOWN");
 
-/// Version, commit and disk format.
+/// The version, commit and disk format.
 static LONG: LazyLock<String> = LazyLock::new(|| long(COMMIT));
 
 /// Returns the version with commit and disk format, as in

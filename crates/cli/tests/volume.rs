@@ -1,5 +1,6 @@
-//! The command as a person uses it: a volume created, served, changed, stopped, with what is
-//! printed and the exit codes. No client traffic here; `tests/blackbox` has that.
+//! The command as a person uses it: a volume is created, served, changed and stopped, and the tests
+//! check the output and the exit codes. There is no client traffic here, which `tests/blackbox`
+//! has.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Far more than anything here takes; only a hang is cut short by it.
+/// Far longer than anything here takes: only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Place {
@@ -32,7 +33,7 @@ impl Place {
     fn hemi(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hemi"));
         command.current_dir(self.folder.path());
-        // Not this machine's volumes.
+        // This keeps the machine's own volumes out.
         command.env("XDG_RUNTIME_DIR", self.folder.path()).env_remove("HEMI_CONTROL");
         command
     }
@@ -48,7 +49,7 @@ impl Place {
         text
     }
 
-    /// What a refused command says.
+    /// Runs a command that must be refused with this exit code, and returns its output.
     fn refused(&self, arguments: &[&str], code: i32) -> String {
         let output = self.run(arguments);
         let text = printed(&output);
@@ -75,7 +76,8 @@ fn printed(output: &Output) -> String {
     text
 }
 
-/// Whether O_DIRECT works in the temporary folder; on tmpfs of old kernels it does not.
+/// Returns true if O_DIRECT works in the temporary directory, which it does not on tmpfs of old
+/// kernels.
 fn direct_works(place: &Place) -> bool {
     let probe = place.path("probe");
     std::fs::write(&probe, [0; 4096]).expect("the folder can be written");
@@ -127,7 +129,8 @@ impl<'a> Served<'a> {
         self.place.refused(&all, code)
     }
 
-    /// The status, once hemi has the time to answer: the command gives up after ten seconds.
+    /// Returns the status, once hemi has the time to answer: the command gives up after ten
+    /// seconds.
     fn status(&self) -> Value {
         let control = self.place.control();
         let control = control.to_str().expect("the path is text");
@@ -155,8 +158,8 @@ impl<'a> Served<'a> {
         }
     }
 
-    /// Sends SIGTERM for the `count`th time and waits until it is attended to: the kernel merges a
-    /// signal with one of its kind that is still pending.
+    /// Sends SIGTERM for the `count`th time and waits until it is handled: the kernel merges a
+    /// signal with a pending one of its kind.
     fn terminate_attended(&self, count: usize) {
         self.terminate();
         let end = Instant::now() + PATIENCE;
@@ -198,7 +201,7 @@ impl<'a> Served<'a> {
 
 impl Drop for Served<'_> {
     fn drop(&mut self) {
-        // Ended already, or a test failed.
+        // It has ended already, or a test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -297,7 +300,7 @@ fn legs_come_and_go_while_the_volume_is_served() {
 fn a_leg_that_went_its_own_way_is_not_overwritten() {
     let place = Place::new();
     place.create();
-    // Leg b decides alone, and is used: it holds what a does not.
+    // Leg b decides alone, and is used, so it holds data that a does not.
     place.done(&["promote", "b", "--accept-loss"]);
     std::fs::copy(place.path("b"), place.path("alone")).expect("the folder can be written");
     place.done(&["promote", "a", "--accept-loss"]);
@@ -439,7 +442,7 @@ fn the_effective_configuration_can_be_printed_and_served() {
     }
 }
 
-/// What systemd is told, in order.
+/// systemd gets its notifications, in order.
 #[test]
 fn systemd_hears_of_ready_status_watchdog_and_stopping() {
     let place = Place::new();
@@ -488,7 +491,7 @@ fn the_version_names_the_commit_and_the_disk_format() {
         (Some(head), Some(built)) if !built.starts_with("unknown") => {
             assert!(String::from_utf8_lossy(&head.stdout).starts_with(built), "{version}");
         }
-        // Built from an archive, perhaps unpacked inside another checkout.
+        // It was built from an archive, perhaps unpacked inside another checkout.
         _ => assert!(version.contains("commit unknown"), "{version}"),
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &ConfigArgs) -> Result<()> {
         return Err(Failure::error(Kind::Failed, what, "hemi serve would fail here."));
     }
     if !*print {
-        // Without any, there is the default one.
+        // A configuration without exports gets the default one.
         let exports = config.exports.len().max(1);
         let legs = match (&config.scan, config.legs.len()) {
             (None, count) => format!("{count} legs"),

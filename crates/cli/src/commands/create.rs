@@ -144,7 +144,7 @@ fn size(text: &str) -> Result<VolumeSize, String> {
         .map_err(|error| format!("{error}; or write max, for the largest that all legs can hold"))
 }
 
-/// What protects data is told apart from what fails, and from what was asked wrongly.
+/// Chooses the exit code: protection of data differs from a failure, and from a wrong request.
 fn refused(error: CreateError) -> anyhow::Error {
     let kind = match &error {
         CreateError::InUse { .. }

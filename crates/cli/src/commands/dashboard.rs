@@ -1,11 +1,12 @@
 //! `hemi dashboard`: opens a served volume's dashboard, or makes it reachable first.
 //!
-//! A volume without an HTTP listener is reached by a proxy of this command's own, on a loopback port and
-//! through the control socket. Whoever may open that socket may do anything with the volume, and any user of
-//! the machine can reach a loopback port. So the proxy asks for a token, which it makes when it starts, for
-//! everything but the page itself. The address printed has the token behind its `#`, where it reaches neither
-//! a server nor a log. Arguments of programs are seen by other users, so the browser that this command starts
-//! is given a code that is good once.
+//! A volume without an HTTP listener is reached through a proxy that this command runs, on a
+//! loopback port and through the control socket. Anyone who may open that socket may do anything
+//! with the volume, and any user of the machine can reach a loopback port. So the proxy creates a
+//! token when it starts, and requires it for everything but the page itself. The printed address
+//! has the token behind its `#`, where it reaches neither a server nor a log. Other users can see
+//! the arguments of programs, so the browser that this command starts is given a code that is valid
+//! once.
 
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -31,9 +32,9 @@ use hemi_server::control::access::{AccessAnswer, Right, random_token, same_token
 use crate::client::{Client, Which};
 use crate::failure::{Failure, Kind};
 
-/// Most connections of the proxy at a time; further ones wait. A page has two or three.
+/// The most connections of the proxy at a time. Further ones wait. A page has two or three.
 const CONNECTIONS_MAX: usize = 64;
-/// Largest request that the proxy passes on, as the control API takes it.
+/// The largest request that the proxy passes on, as for the control API.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Open the dashboard of a served volume in the browser.
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: &DashboardArgs) -> Result<()> {
     })
 }
 
-/// Returns an address of this machine's for a listener on all of them.
+/// Returns an address of this machine for a listener on all of them.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -100,8 +101,8 @@ fn say(line: &str) -> Result<()> {
     out.flush().map_err(Into::into)
 }
 
-/// Starts the browser, where there is a session that shows one. The address has been printed, so it does not
-/// matter if that fails.
+/// Starts the browser, if there is a graphical session. The address has been printed, so a failure
+/// does not matter.
 fn open(address: &str) {
     let has_session = ["DISPLAY", "WAYLAND_DISPLAY"]
         .iter()
@@ -169,7 +170,7 @@ async fn accept(listener: TcpListener, proxy: Arc<Proxy>) {
                 let proxy = Arc::clone(&proxy);
                 async move { Ok::<_, Infallible>(proxy.answer(request).await) }
             });
-            // What went wrong with a connection is the browser's to tell.
+            // The browser reports errors of a connection.
             let _ = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .serve_connection(TokioIo::new(stream), answer)
@@ -178,15 +179,15 @@ async fn accept(listener: TcpListener, proxy: Arc<Proxy>) {
     }
 }
 
-/// An answer: the volume's as it comes, or a text of the proxy's own.
+/// An answer: the volume's own, or a text of the proxy.
 type Answer = Response<Either<Incoming, Full<Bytes>>>;
 
-/// Passes requests on to a control socket.
+/// A proxy that passes requests on to a control socket.
 #[derive(Debug)]
 struct Proxy {
     socket: PathBuf,
     token: String,
-    /// Good once for the token.
+    /// A code that can be exchanged once for the token.
     code: Mutex<Option<String>>,
 }
 
@@ -223,7 +224,7 @@ impl Proxy {
         sent.is_some_and(|sent| same_token(sent.as_bytes(), &self.token))
     }
 
-    /// Tells the page what a request may do: with the token everything, without it nothing.
+    /// Tells the page what a request may do: everything with the token, nothing without it.
     async fn access(&self, is_granted: bool) -> Answer {
         let known = Client::at(self.socket.clone()).get::<AccessAnswer>("/v1/access").await;
         match known {
@@ -241,13 +242,13 @@ impl Proxy {
         }
     }
 
-    /// Gives the token for the code, once.
+    /// Exchanges the code for the token, once.
     async fn exchange(&self, request: Request<Incoming>) -> Answer {
         let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
         let sent = body.map(|body| body.to_bytes()).unwrap_or_default();
         let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         let is_right = code.as_deref().is_some_and(|code| code.as_bytes() == sent);
-        // A wrong one spends it too: nobody tries a second time.
+        // A wrong code spends it too: nobody gets a second try.
         *code = None;
         if is_right {
             return json(&serde_json::json!({ "token": self.token }));
@@ -273,8 +274,8 @@ impl Proxy {
     }
 }
 
-/// Returns true if a browser believes to talk to this machine: a page elsewhere whose name was made to lead
-/// here has that name in its requests.
+/// Returns true if the browser addresses this machine by name. A page elsewhere whose name was made
+/// to resolve to this machine has that name in its requests.
 fn is_loopback(host: Option<&HeaderValue>) -> bool {
     let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);

@@ -1,4 +1,4 @@
-//! `hemi events`: what happened to a served volume.
+//! `hemi events`: the events of a served volume.
 
 use std::io::Write as _;
 use std::ops::ControlFlow;
@@ -11,9 +11,9 @@ use serde::Deserialize;
 
 use crate::client::{Client, Which};
 
-/// Pause before a stream of events that broke off is tried again.
+/// The pause before a broken stream of events is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// Tries in a row without a stream, after which the volume counts as gone.
+/// The number of failed tries in a row after which the volume counts as gone.
 const TRIES: u32 = 20;
 
 /// Show what happened to a served volume.
@@ -43,7 +43,7 @@ pub(crate) struct EventsArgs {
     which: Which,
 }
 
-/// An answer of `GET /v1/events`. Events are left as they are: fields may be added.
+/// An answer of `GET /v1/events`. Events stay raw JSON, because fields may be added.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Page {
     pub(crate) events: Vec<serde_json::Value>,
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &EventsArgs) -> Result<()> {
     let client = Client::new(&arguments.which)?;
     client.block_on(async {
         let mut after = 0;
-        // Without any, what comes next is asked for alone.
+        // Without past events, only the id to go on after is needed.
         if arguments.lines > 0 {
             let page: Page = client.get(&format!("/v1/events?limit={}", arguments.lines)).await?;
             for event in &page.events {
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &EventsArgs) -> Result<()> {
     })
 }
 
-/// Shows events as they happen. An upgrade or a quick restart of hemi is waited out.
+/// Shows events as they happen. Waits out an upgrade or a quick restart of hemi.
 async fn follow(client: &Client, mut after: u64, json: bool) -> Result<()> {
     let mut failures = 0;
     loop {
@@ -116,7 +116,7 @@ fn show(line: &[u8], json: bool) -> Result<()> {
 /// Returns an event as a line of text.
 fn text(event: &Event) -> String {
     let at = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(event.at));
-    // What other programs said, in an error, must not steer the terminal.
+    // Text of other programs, quoted in an error, must not steer the terminal.
     let plain: String = event.text.chars().filter(|letter| !letter.is_control()).collect();
     format!("{at} {:8} {plain}", event.severity)
 }

@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &GenerateArgs) -> Result<()> {
     let mut command = Arguments::command();
     match &arguments.what {
         What::Completions { shell } => {
-            // Into memory first: the generator panics where the pipe is closed early.
+            // Into memory first: the generator panics if the pipe is closed early.
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut command, "hemi", &mut script);
             std::io::Write::write_all(&mut std::io::stdout(), &script)?;

@@ -1,4 +1,4 @@
-//! `hemi grow`: a volume takes up the room that its legs have gained.
+//! `hemi grow`: lets a volume take up the room that its legs have gained.
 
 use std::io::Write as _;
 

@@ -1,4 +1,4 @@
-//! `hemi inject`: lays a fault on a leg of a volume served for tests.
+//! `hemi inject`: injects a fault into a leg of a volume served for tests.
 
 use anyhow::Result;
 use clap::{ArgGroup, Args};

@@ -1,4 +1,4 @@
-//! `hemi inspect`: what legs' metadata says.
+//! `hemi inspect`: shows the metadata on legs.
 
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -153,7 +153,7 @@ struct NewLeg {
 }
 
 impl NewLeg {
-    /// As sent to the server, which may run in another directory.
+    /// Returns the leg's configuration as sent to the server, which may run in another directory.
     fn config(&self) -> Result<LegConfig> {
         let spec = self.spec.absolute().with_context(|| format!("where is {}?", self.spec))?;
         let mut config = LegConfig::new(spec);
@@ -218,13 +218,13 @@ fn list(json: bool, which: &Which) -> Result<()> {
     Ok(())
 }
 
-/// A change of a volume's legs, and of the configuration file that would keep it.
+/// A change of a volume's legs, and of the configuration file that makes it permanent.
 struct Change<'a> {
     client: Client,
     keep: Keep,
-    /// The slot of the leg that goes.
+    /// The slot of the leg that leaves.
     from: Option<u8>,
-    /// The leg that comes.
+    /// The leg that joins.
     to: Option<&'a LegConfig>,
 }
 
@@ -253,15 +253,15 @@ impl Change<'_> {
             (Some(from), Some(to)) => format!("with the leg {} in place of {from}", leg_entry(to)),
             (Some(from), None) => format!("without the leg {from}"),
             (None, Some(to)) => format!("with the leg {}, too", leg_entry(to)),
-            // Nobody knows where it was: no start names it.
+            // Its place is unknown: no start names it.
             (None, None) => return Ok(()),
         };
         keeping.finish(&otherwise)
     }
 }
 
-/// Returns true if a start that looks for legs finds this one by itself: a block device, or a remote
-/// leg, which the others know.
+/// Returns true if a start that looks for legs finds this one by itself: a block device, or a
+/// remote leg, which the others know.
 fn is_found_by_scan(leg: &LegSpec) -> bool {
     let is_device = |path: &PathBuf| {
         std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())

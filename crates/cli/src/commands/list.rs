@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::client::{Client, RunSockets};
 use crate::text;
 
-/// Longest wait for a volume's answer.
+/// The longest wait for a volume's answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// List the volumes that are served on this machine.
@@ -32,14 +32,14 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-/// The volumes that were found, and the sockets that could not be asked.
+/// The volumes found, and the sockets that could not be queried.
 #[derive(Debug, Default, Serialize)]
 struct Found {
     volumes: Vec<Served>,
     unseen: Vec<Unseen>,
 }
 
-/// A volume, and where it is controlled.
+/// A volume and its control socket.
 #[derive(Debug, Serialize)]
 struct Served {
     control: PathBuf,

@@ -21,7 +21,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::{Failure, Kind};
 
-/// How often progress is shown.
+/// The time between two updates of the progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Measure a file, a device or an NBD export under a workload.
@@ -128,7 +128,7 @@ fn job(arguments: &LoadArgs) -> Result<Job> {
     })
 }
 
-/// The first INT or TERM stops issuing, the second ends at once.
+/// Stops issuing at the first INT or TERM, and ends at once at the second.
 fn listen_for_signals(stop: &Arc<Stop>) -> std::io::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
@@ -139,7 +139,7 @@ fn listen_for_signals(stop: &Arc<Stop>) -> std::io::Result<()> {
         .map(drop)
 }
 
-/// Shows a person who waits how far it is; nothing where nobody looks.
+/// Shows the progress on a terminal while `work` runs.
 fn watched<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
@@ -164,7 +164,7 @@ fn watched<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// What protects data is told apart from what fails, and from what was asked wrongly.
+/// Chooses the exit code: protection of data differs from a failure, and from a wrong request.
 fn refused(error: LoadError) -> anyhow::Error {
     let (kind, hint) = match &error {
         LoadError::Target(TargetError::InUse { .. } | TargetError::NotEmpty { .. }) => {
@@ -208,7 +208,7 @@ fn write(arguments: &LoadArgs, report: &LoadReport) -> Result<()> {
     out.flush().map_err(Into::into)
 }
 
-/// A result that is not what was asked for is a failure, though it has been written.
+/// Fails if the result is not what was asked for, although it has been written.
 fn verdict(report: &LoadReport) -> Result<()> {
     if let Some(refusal) = &report.refusal {
         let hint = "Give the load a quieter machine or more --spin; or, if so much is no matter \

@@ -1,4 +1,4 @@
-//! A hidden command: the part of a scan that may hang, in a process apart.
+//! A hidden command: the part of a scan that may hang, in a process of its own.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use hemi_server::scan::apart;
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(crate) struct LookForLegsArgs {
-    /// A file or directory to look at, beside the block devices.
+    /// A file or directory to search, besides the block devices.
     #[arg(long = "in", value_name = "PATH")]
     places: Vec<PathBuf>,
 

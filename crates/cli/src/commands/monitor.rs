@@ -1,4 +1,4 @@
-//! `hemi monitor`: mails what matters, and runs a program for what happens.
+//! `hemi monitor`: mails important events, and runs a program for every event.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -19,9 +19,9 @@ mod deliver;
 mod known;
 mod volume;
 
-/// Pause between two searches for volumes.
+/// The time between two searches for volumes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Events that wait to be delivered. Volumes keep those that do not fit in here.
+/// The number of events that may wait for delivery. Volumes keep those that do not fit.
 const WAITING_MAX: usize = 64;
 
 /// Mail what happens to served volumes.
@@ -96,7 +96,8 @@ impl MonitorArgs {
         Delivery::new(mail, self.program.clone())
     }
 
-    /// Returns the names and sockets of the volumes to be watched. Those that are named need not be served.
+    /// Returns the names and sockets of the volumes to watch. Volumes that are named need not be
+    /// served.
     fn volumes(&self) -> Vec<(String, PathBuf)> {
         if self.volume.is_empty() && self.control.is_empty() {
             return client::served();
@@ -176,7 +177,8 @@ async fn watch(arguments: &MonitorArgs) -> Result<()> {
         tokio::select! {
             Some(one) = happened.recv(), if pending.has_room() => {
                 let delivery = std::sync::Arc::clone(&delivery);
-                // What was not mailed before the last stop is mailed now; the program knows it.
+                // Events not mailed before the last stop are mailed now. The program has been run
+                // for them.
                 let id = one.event.id;
                 let is_known = id > 0 && known.of(&one.volume).is_some_and(|told| id <= told.run);
                 let run = tokio::task::spawn_blocking(move || {
@@ -214,7 +216,7 @@ async fn watch(arguments: &MonitorArgs) -> Result<()> {
     }
 }
 
-/// News that waits to be mailed.
+/// News waiting to be mailed.
 #[derive(Debug, Default)]
 struct Pending {
     news: Vec<Happened>,
@@ -224,11 +226,11 @@ struct Pending {
 }
 
 impl Pending {
-    /// Time in which news are collected for one mail.
+    /// The time for which news are collected for one mail.
     const COLLECT: Duration = Duration::from_secs(3);
-    /// Shortest time between two mails.
+    /// The shortest time between two mails.
     const BETWEEN: Duration = Duration::from_secs(60);
-    /// News that wait for a mail.
+    /// The most news that wait for a mail.
     const NEWS_MAX: usize = 256;
 
     fn has_room(&self) -> bool {
@@ -260,8 +262,8 @@ impl Pending {
     }
 }
 
-/// Returns true if an event needs somebody's attention. What passes by itself, and what clients do not
-/// notice, does not.
+/// Returns true if an event needs attention. An event that passes by itself and that clients do not
+/// notice does not.
 fn is_news(event: &Event) -> bool {
     let passes = matches!(&*event.kind, "freeze" | "throttle");
     event.severity >= Severity::Warning && !passes

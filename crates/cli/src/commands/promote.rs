@@ -1,4 +1,4 @@
-//! `hemi promote`: the operator's word that one leg decides alone.
+//! `hemi promote`: the operator's decision that one leg decides alone.
 
 use std::io::Write as _;
 
@@ -12,7 +12,7 @@ use hemi_server::promote::{LedgerAsked, PromotionPlan, PromotionReport, Stretch}
 use super::volume::LedgerArgs;
 use crate::failure::{Failure, Kind};
 
-/// Most stretches that are listed; the sum covers all.
+/// The most stretches that are listed. The sum covers all.
 const LISTED_MAX: usize = 20;
 
 /// Let one leg decide alone, where hemi serve refuses to guess.
@@ -139,7 +139,7 @@ fn told(report: &PromotionReport) -> String {
     text
 }
 
-/// Lists stretches, not too many.
+/// Lists stretches, up to the maximum.
 fn list(text: &mut String, stretches: &[Stretch]) {
     use std::fmt::Write as _;
     // Writing to a String cannot fail.
@@ -152,7 +152,7 @@ fn list(text: &mut String, stretches: &[Stretch]) {
     }
 }
 
-/// Says what cannot be known for want of a ledger.
+/// Describes what cannot be known without the ledger.
 fn unknown(ledger: &LedgerAsked) -> String {
     match ledger {
         LedgerAsked::NoneReliedOn | LedgerAsked::Read { .. } => String::new(),

@@ -10,7 +10,7 @@ use hemi_server::control::promises::bytes;
 
 use crate::client::{Client, Which};
 
-/// How often progress is shown.
+/// The time between two updates of the progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 /// Compare all legs, extent by extent, while the volume is served.
@@ -61,14 +61,15 @@ pub(crate) fn run(arguments: &ScrubArgs) -> Result<()> {
     })
 }
 
-/// Shows how far the scrub is, on a terminal; never ends by itself.
+/// Shows the scrub's progress on a terminal. Never ends by itself.
 async fn progress(client: &Client) -> Result<()> {
     loop {
         tokio::time::sleep(PROGRESS_EVERY).await;
         if !std::io::stderr().is_terminal() {
             continue;
         }
-        // What cannot be read now may be at the next turn; the outcome tells what matters.
+        // A status that cannot be read now may be at the next turn. The outcome of the scrub
+        // reports errors.
         if let Ok(status) = client.get::<VolumeStatus>("/v1/status").await {
             let scrub = status.scrub;
             let share = scrub.compared_bytes * 100 / scrub.total_bytes.max(1);

@@ -143,7 +143,7 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// The configuration from file, assignments and flags, checked.
+    /// Returns the checked configuration made of the file, the assignments and the flags.
     fn config(&self) -> Result<Config, ConfigError> {
         let mut set = self.set.clone();
         set.extend(self.policy.iter().map(|policy| format!("engine.policy={policy}")));
@@ -220,7 +220,7 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
     let Some(successor) = outcome? else {
         return Ok(ExitCode::SUCCESS);
     };
-    // What waits to be logged would be lost with this program.
+    // Log lines still waiting would be lost with this program.
     drop(logging);
     let binary = successor.binary().display().to_string();
     let error = successor.exec();
@@ -231,10 +231,10 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
     ))
 }
 
-/// Gives an error of serving or settling its exit code.
+/// Chooses the exit code for an error of serving or settling.
 pub(crate) fn failure(error: ServeError) -> anyhow::Error {
     match &error {
-        // What to do is in the text: it differs from problem to problem.
+        // The text contains the remedy, which differs from problem to problem.
         ServeError::Refused(_)
         | ServeError::Halted { .. }
         | ServeError::Ledger(LedgerFileError::ReliedOn { .. }) => {

@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &SetArgs) -> Result<()> {
                 "Write, for example, engine.exposure.bytes=128MiB.",
             )
         })?;
-        // What the server does not know is for it to say: it may be of another version.
+        // Unknown keys are for the server to judge, which may be of another version.
         let key = live::key(key.trim()).unwrap_or(key.trim()).to_owned();
         if values.insert(key.clone(), serde_json::Value::from(value)).is_some() {
             let what = format!("{key} is given twice");

@@ -1,4 +1,4 @@
-//! `hemi status`: how a served volume is.
+//! `hemi status`: shows the state of a served volume.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
@@ -63,7 +63,7 @@ async fn watch(client: &Client, json: bool) -> Result<()> {
                 let status: VolumeStatus =
                     serde_json::from_slice(line).context("a line of the status stream")?;
                 let screen = text::status(&status, previous.as_ref());
-                // One write, home and overwrite rather than clear: no flicker.
+                // One write that goes home and overwrites, rather than clears, avoids flicker.
                 let screen = match on_terminal {
                     true => format!("\x1b[H{}\x1b[J", screen.replace('\n', "\x1b[K\n")),
                     false => format!("{screen}\n"),

@@ -1,4 +1,4 @@
-//! `hemi top`: a served volume, live on a terminal.
+//! `hemi top`: shows a served volume live on a terminal.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::ops::ControlFlow;
@@ -24,9 +24,9 @@ mod keys;
 mod line;
 mod terminal;
 
-/// Columns where there is no terminal.
+/// The width in columns where there is no terminal.
 const COLUMNS: usize = 110;
-/// Between two tries to reach a volume that is gone.
+/// The pause between two tries to reach a volume that is gone.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Show a served volume live on the terminal.
@@ -68,20 +68,20 @@ pub(crate) fn run(arguments: &TopArgs) -> Result<()> {
     Top::new(sockets, unicode).run()
 }
 
-/// The control sockets that can be shown, the one that is meant first.
+/// Returns the control sockets that can be shown, the one that is meant first.
 fn volumes(which: &Which) -> Result<Vec<PathBuf>> {
     if which.volume.is_some() || which.control.is_some() {
         return Ok(vec![which.socket()?]);
     }
     let served = RunSockets::look(&run_directories()).served;
     match served.len() {
-        // It says why.
+        // It reports the reason.
         0 => Ok(vec![which.socket()?]),
         _ => Ok(served.into_iter().map(|(_, path)| path).collect()),
     }
 }
 
-/// Prints one screen. Rates are of one second.
+/// Prints one screen. Rates are those of one second.
 fn once(socket: &std::path::Path, unicode: bool) -> Result<()> {
     let client = Client::at(socket.to_owned());
     let mut view = View { unicode, volume: (0, 1), ..View::default() };
@@ -97,7 +97,7 @@ fn once(socket: &std::path::Path, unicode: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if the terminal shows more than ASCII, by the locale.
+/// Returns true if the locale says that the terminal shows more than ASCII.
 fn is_unicode() -> bool {
     let set = |name: &&str| std::env::var(name).is_ok_and(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find(|name| set(name));
@@ -111,10 +111,10 @@ struct Top {
     sockets: Vec<PathBuf>,
     view: View,
     color: bool,
-    /// Events come here.
+    /// The channel of events.
     sender: Sender<Event>,
     events: Receiver<Event>,
-    /// The volume whose stream is listened to. Streams of others end.
+    /// The number of the current stream. Streams of other numbers end.
     tap: Arc<AtomicU64>,
 }
 
@@ -181,7 +181,7 @@ impl Top {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Goes on with the volume so many places further.
+    /// Switches to the volume `further` places on.
     fn turn(&mut self, further: usize) -> Result<()> {
         let (now, count) = self.view.volume;
         if count < 2 {
@@ -193,7 +193,7 @@ impl Top {
         self.open()
     }
 
-    /// Listens to the volume that is shown, and goes on trying when it is gone.
+    /// Opens the stream of the shown volume, and keeps trying while it is gone.
     fn open(&self) -> Result<()> {
         let tap = self.tap.fetch_add(1, Ordering::Relaxed) + 1;
         let client = Client::at(self.sockets[self.view.volume.0].clone());

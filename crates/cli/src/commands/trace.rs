@@ -1,4 +1,4 @@
-//! `hemi trace`: recorded and published request streams, for other tools.
+//! `hemi trace`: converts recorded and published request streams for other tools.
 
 use std::fs::File;
 use std::io::{BufWriter, Read as _, Write as _};
@@ -12,7 +12,7 @@ use hemi_workload::traces::load::Trace;
 
 use crate::failure::{Failure, Kind};
 
-/// How a recording of hemi's begins.
+/// The first bytes of a recording by hemi.
 const RECORDING: &[u8] = b"HEMICAP";
 
 /// Convert request traces.
@@ -81,13 +81,13 @@ enum To {
     Csv,
 }
 
-/// The value that specs call so.
+/// Parses a value by the name it has in specs.
 fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     let value = serde_json::Value::String(text.to_owned());
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-/// A name that an iolog can have: its lines are split at spaces.
+/// Parses a name that an iolog can have: its lines are split at spaces.
 fn file_name(text: &str) -> Result<String, String> {
     match text.chars().find(|character| character.is_whitespace() || character.is_control()) {
         Some(character) => Err(format!("{character:?} cannot stand in an iolog's file name")),
@@ -154,7 +154,7 @@ fn write(
     Ok(lost)
 }
 
-/// Says what of the trace is not in the result.
+/// Reports what of the trace is missing from the result.
 fn remark(trace: &Trace, fua_lost: u64) {
     if fua_lost > 0 {
         eprintln!("note: {fua_lost} writes with FUA are plain writes in an iolog");

@@ -1,4 +1,4 @@
-//! `hemi upgrade`: another program goes on with a served volume and its clients.
+//! `hemi upgrade`: replaces the program that serves a volume, and keeps its clients.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use hemi_server::control::volume::{HandoverReport, Phase};
 use crate::client::{Client, Which};
 use crate::failure::{Failure, Kind};
 
-/// Time that the new program has to serve. Opening a volume may wait for absent legs.
+/// The time within which the new program has to serve. Opening a volume may wait for absent legs.
 pub(super) const SERVE_TIME: Duration = Duration::from_secs(300);
-/// The same if the answer to the request was lost, so that it may not have been taken up.
+/// The same time if the answer to the request was lost, so that it may not have been accepted.
 const LOST_ANSWER_TIME: Duration = Duration::from_secs(30);
-/// Pause between two looks at whether it does.
+/// The pause between two checks that it serves.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Let the program that is installed now go on with a served volume.
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &UpgradeArgs) -> Result<()> {
         let time = match asked {
             Ok(()) => SERVE_TIME,
             Err(error) if error.is::<Failure>() => return Err(error),
-            // The program may have gone before its answer left.
+            // The program may have gone before its answer was sent.
             Err(_) => LOST_ANSWER_TIME,
         };
         let after = served(&client, &before, time).await?;
@@ -115,7 +115,7 @@ pub(super) async fn served(
     }
 }
 
-/// Returns the result in words.
+/// Describes the result in words.
 fn said(before: &VolumeStatus, after: &VolumeStatus, report: &HandoverReport) -> String {
     let plural = |count: u64| if count == 1 { "" } else { "s" };
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! The arguments by which commands that open a volume themselves name it.
+//! The arguments that name the volume of a command that opens it itself.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ pub(crate) struct LedgerArgs {
 }
 
 impl LedgerArgs {
-    /// Returns the place that was named, or the usual one.
+    /// Returns the place that was named, or the default.
     pub(crate) fn place(&self) -> Place {
         self.ledger.clone().unwrap_or_default()
     }
@@ -59,11 +59,11 @@ impl VolumeArgs {
         self.file.is_some() || !self.legs.is_empty() || self.scan.is_some()
     }
 
-    /// Reads the configuration, lays `--set KEY=VALUE` assignments and the flags over it. The caller
+    /// Reads the configuration and applies `--set KEY=VALUE` assignments and the flags. The caller
     /// adds its own flags and calls [`Config::check`].
     ///
     /// # Errors
-    /// Those of [`Config::load`].
+    /// Fails as [`Config::load`] does.
     pub(crate) fn config(&self, set: &[String]) -> Result<Config, ConfigError> {
         let mut config = match &self.file {
             Some(file) => Config::load(file, set)?,

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Longest wait for a server to answer.
+/// The longest wait for a server to answer.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// How often a wait looks.
+/// The pause between two checks during a wait.
 const POLL: Duration = Duration::from_millis(20);
-/// How much of a log an error shows.
+/// The number of bytes of a log that an error shows.
 const LOG_TAIL: usize = 2000;
 
-/// A child process whose output goes to a log; killed when dropped.
+/// A child process whose output goes to a log. It is killed when dropped.
 pub(super) struct Background {
     child: Child,
     name: String,
@@ -99,7 +99,7 @@ impl Drop for Background {
     }
 }
 
-/// Runs a command to its end; its standard output. An error shows what it printed.
+/// Runs a command to its end and returns its standard output. An error shows what it printed.
 pub(super) fn output(mut command: Command) -> Result<String> {
     let program = command.get_program().display().to_string();
     let done =

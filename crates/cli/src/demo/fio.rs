@@ -1,4 +1,4 @@
-//! The load: fio writing through NBD at a set pace, then reading everything back, verified.
+//! The load: fio writes through NBD at a set pace, then reads everything back and verifies it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::children::Background;
 use super::legs::VOLUME_BYTES;
 
-/// Writes asked for per second: what a small database does, and less than the slow leg
-/// takes in the long run, so that what is seen is the stall and not a lack of bandwidth.
+/// The number of writes per second, like a small database and below the long-run rate of the slow
+/// leg, so that the result shows the stall and not a lack of bandwidth.
 pub(super) const PACE: u32 = 600;
-/// Writes outstanding at once.
+/// The number of writes in flight.
 pub(super) const DEPTH: u32 = 8;
 
-/// What a load measured.
+/// The results of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figures {
     /// Writes per second.
@@ -27,13 +27,13 @@ pub(super) struct Figures {
     pub(super) p99: Duration,
     pub(super) p999: Duration,
     pub(super) max: Duration,
-    /// Longest time in which no write at all completed.
+    /// The longest time in which no write at all completed.
     pub(super) longest_stall: Duration,
-    /// Bytes read back and found right.
+    /// The number of bytes read back and found right.
     pub(super) verified_bytes: u64,
 }
 
-/// Requires fio with its NBD engine.
+/// Fails unless fio is installed with its NBD engine.
 pub(super) fn check_installed() -> Result<()> {
     let engine = Command::new("fio").arg("--enghelp=nbd").stdin(Stdio::null()).output();
     match engine {
@@ -66,14 +66,14 @@ impl Load {
         Ok(Load { process, folder: folder.to_owned(), uri })
     }
 
-    /// Waits for the last write, then reads all of them back; fails if one is wrong.
+    /// Waits for the last write, then reads all of them back. Fails if one is wrong.
     pub(super) fn finish(mut self, limit: Duration, stop: &AtomicBool) -> Result<Figures> {
         self.process.finish(limit, stop).context("the load failed")?;
         let log = read(&self.folder.join("write_clat.1.log"))?;
         let written = parse(&read(&self.folder.join("write.json"))?)?;
         let writes = number(&written, "/write/total_ios")? as u64;
 
-        // The same seed makes the same writes, of which this job only verifies each.
+        // The same seed makes the same writes. This job only verifies each of them.
         let mut command = job(&self.folder, &self.uri, "verify.json");
         command.arg(format!("--number_ios={writes}")).arg("--iodepth=16");
         command.args(["--verify_only=1", "--do_verify=1", "--verify_fatal=1"]);
@@ -92,7 +92,7 @@ impl Load {
     }
 }
 
-/// What writing and verifying have in common.
+/// Returns the command that writing and verifying have in common.
 fn job(folder: &Path, uri: &str, result: &str) -> Command {
     let mut command = Command::new("fio");
     command.current_dir(folder);
@@ -107,7 +107,7 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The only job of fio's JSON; an error if fio reported one.
+/// Returns the only job of fio's JSON. Fails if fio reported an error.
 fn parse(text: &str) -> Result<Value> {
     // fio may print warnings before its JSON.
     let start = text.find('{').context("fio printed no JSON")?;
@@ -145,7 +145,7 @@ fn nanoseconds(value: f64) -> Duration {
     Duration::from_nanos(value.max(0.0) as u64)
 }
 
-/// The longest gap between completions of writes. A line of fio's log is the time since the
+/// Returns the longest gap between completions of writes. A line of fio's log is the time since the
 /// start in milliseconds, the latency in nanoseconds, the direction (1 is a write), and more.
 fn longest_stall(log: &str) -> Result<Duration> {
     let mut previous = 0_u64;

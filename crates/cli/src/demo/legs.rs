@@ -1,4 +1,4 @@
-//! The two legs of the demonstration: how they are served, delayed and frozen.
+//! The two legs of the demonstration: serves, delays and freezes them.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,12 +13,12 @@ use super::children::{Background, output};
 use super::scenario::Setting;
 use super::{DELAY, FREEZE};
 
-/// Bytes of the volume.
+/// The size of the volume in bytes.
 pub(super) const VOLUME_BYTES: u64 = 256 << 20;
-/// Bytes of each leg's file: the volume and generous room for the metadata.
+/// The size of each leg's file in bytes: the volume and ample room for the metadata.
 const LEG_BYTES: u64 = VOLUME_BYTES + (32 << 20);
 
-/// Whether nbdkit can be started, with the filters that the demonstration uses.
+/// Returns true if nbdkit can be started with the filters that the demonstration uses.
 pub(super) fn nbdkit_installed() -> bool {
     Command::new("nbdkit")
         .args(["--filter=delay", "--filter=pause", "memory", "--dump-plugin"])
@@ -29,16 +29,16 @@ pub(super) fn nbdkit_installed() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// A leg: leg 0 is fast, leg 1 is slow.
+/// A leg of the demonstration. Leg 0 is fast, leg 1 is slow.
 pub(super) enum Leg {
     /// A file behind nbdkit, which delays and freezes it: hemi sees a drive that does.
     Outside { socket: PathBuf, pause: PathBuf, _server: Background },
-    /// A file; hemi itself delays and freezes what it sends there.
+    /// A file whose I/O hemi itself delays and freezes.
     Injected { index: usize, path: PathBuf },
 }
 
 impl Leg {
-    /// Makes leg `index` in `folder`.
+    /// Creates leg `index` in `folder`.
     pub(super) fn start(setting: &Setting, folder: &Path, index: usize) -> Result<Leg> {
         let path = folder.join(format!("leg{index}.img"));
         let file =
@@ -64,7 +64,7 @@ impl Leg {
         Ok(Leg::Outside { socket, pause, _server: server })
     }
 
-    /// What `--leg` takes.
+    /// Returns the value for `--leg`.
     pub(super) fn spec(&self) -> String {
         match self {
             Leg::Outside { socket, .. } => format!("nbd+unix:///?socket={}", socket.display()),
@@ -72,7 +72,7 @@ impl Leg {
         }
     }
 
-    /// Makes a leg of a served volume as slow as it is meant to be.
+    /// Makes a leg of a served volume as slow as it should be.
     pub(super) fn prepare(&self, setting: &Setting, control: &Path) -> Result<()> {
         match self {
             Leg::Injected { index: 1, .. } => inject(setting, control, 1, "--delay", DELAY),
@@ -80,7 +80,7 @@ impl Leg {
         }
     }
 
-    /// Stops the leg answering for [`FREEZE`]; returns when it answers again.
+    /// Stops the leg answering for [`FREEZE`], and returns when it answers again.
     pub(super) fn freeze(&self, setting: &Setting, control: &Path) -> Result<()> {
         match self {
             Leg::Outside { pause, .. } => {
@@ -105,7 +105,7 @@ fn inject(setting: &Setting, control: &Path, leg: usize, what: &str, time: Durat
     output(command).map(drop)
 }
 
-/// Says one byte to nbdkit's pause filter, which confirms in capitals.
+/// Sends one byte to nbdkit's pause filter, which confirms with the capital letter.
 fn pause_control(socket: &Path, say: u8, expect: u8) -> Result<()> {
     let name = || format!("nbdkit's pause control at {}", socket.display());
     let mut stream = UnixStream::connect(socket).with_context(name)?;

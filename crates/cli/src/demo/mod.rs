@@ -1,4 +1,4 @@
-//! `hemi demo`: a volume on unlike legs through freezes of each, beside a plain mirror.
+//! `hemi demo`: a volume on unlike legs through freezes of each, compared with a plain mirror.
 //!
 //! Creates two file-backed legs in a temporary directory. The second is 20 ms slower, like a
 //! seeking or remote drive. fio writes over NBD at a database's pace, then reads everything back
@@ -24,9 +24,9 @@ mod scenario;
 use report::Row;
 use scenario::{Scenario, Setting};
 
-/// How long a leg stops answering.
+/// The time for which a leg stops answering.
 const FREEZE: Duration = Duration::from_secs(2);
-/// How much later than the first the second leg answers.
+/// The additional latency of the second leg.
 const DELAY: Duration = Duration::from_millis(20);
 /// The policies shown, hemi's own first.
 const POLICIES: [&str; 3] = ["first", "all", "write-behind"];
@@ -52,7 +52,7 @@ pub(crate) struct DemoArgs {
 ///
 /// # Errors
 ///
-/// A missing tool, a server that does not start, a load that fails or does not verify.
+/// Fails if a tool is missing, a server does not start, or a load fails or does not verify.
 pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns a temporary folder in shared memory, if the machine has one.
+/// Returns a temporary directory in shared memory, if the machine has one.
 fn folder_in_memory() -> Option<tempfile::TempDir> {
     let folder = tempfile::Builder::new().prefix("hemi-demo-").tempdir_in("/dev/shm").ok()?;
     hemi_server::ledger::check_directory(folder.path()).ok().map(|()| folder)

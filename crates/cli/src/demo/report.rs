@@ -1,4 +1,4 @@
-//! What the demonstration says: what it does, its table, and a sentence computed from it.
+//! The output of the demonstration: its introduction, its table, and a sentence computed from it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::fio::{DEPTH, Figures, PACE};
 use super::scenario::{Scenario, Setting};
 use super::{DELAY, FREEZE, POLICIES};
 
-/// One run's result.
+/// The result of one run.
 pub(super) struct Row {
     pub(super) policy: &'static str,
     pub(super) scenario: Scenario,
@@ -16,7 +16,7 @@ pub(super) struct Row {
     pub(super) exposure_peak: u64,
 }
 
-/// What is about to be done.
+/// Describes the runs to come.
 pub(super) fn introduction(setting: &Setting) -> String {
     let by = if setting.from_outside {
         "nbdkit delays and freezes them, outside hemi"
@@ -33,7 +33,7 @@ pub(super) fn introduction(setting: &Setting) -> String {
     )
 }
 
-/// The table.
+/// Returns the table of all runs.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED);
@@ -80,7 +80,7 @@ fn mebibytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// The sentence that says what the table shows, whatever it shows.
+/// Returns the sentence that sums up the table.
 pub(super) fn conclusion(rows: &[Row]) -> String {
     let worst = |policy: &str| {
         rows.iter()

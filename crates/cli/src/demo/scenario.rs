@@ -1,4 +1,4 @@
-//! One run: a fresh volume, a load, and a leg frozen meanwhile.
+//! A run of the demonstration: a fresh volume, a load, and a leg frozen meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,33 +14,33 @@ use super::fio::Load;
 use super::legs::{Leg, VOLUME_BYTES};
 use super::report::Row;
 
-/// Longest wait for a new volume's legs to be alike.
+/// The longest wait for the legs of a new volume to become identical.
 const FILL_LIMIT: Duration = Duration::from_secs(120);
 
-/// What all runs share.
+/// The settings that all runs share.
 pub(super) struct Setting {
     /// The hemi command.
     pub(super) hemi: PathBuf,
-    /// The temporary folder.
+    /// The temporary directory.
     pub(super) folder: PathBuf,
-    /// A temporary folder in memory for ledgers; `None` if the machine has no such memory.
+    /// A temporary directory in memory for ledgers, or `None` if the machine has no such memory.
     pub(super) ledgers: Option<PathBuf>,
-    /// How long each run writes.
+    /// The time for which each run writes, in seconds.
     pub(super) seconds: u64,
-    /// Whether nbdkit delays and freezes the legs, instead of hemi itself.
+    /// nbdkit delays and freezes the legs, instead of hemi itself.
     pub(super) from_outside: bool,
     /// Set by a signal.
     pub(super) interrupted: Arc<AtomicBool>,
 }
 
-/// What happens to the legs.
+/// A fault of the legs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scenario {
-    /// Nothing; the second leg is slow throughout all scenarios.
+    /// No freeze. The second leg is slow throughout all scenarios.
     Calm,
     /// The slow leg stops answering for a while.
     SlowLegFrozen,
-    /// The fast leg does.
+    /// The fast leg stops answering for a while.
     FastLegFrozen,
 }
 
@@ -105,7 +105,7 @@ impl Volume {
         serde_json::from_str(&children::output(command)?).context("hemi status: not JSON")
     }
 
-    /// Waits until the new volume's second leg holds what the first does.
+    /// Waits until the second leg of a new volume holds what the first does.
     fn wait_converged(&self, setting: &Setting) -> Result<()> {
         let deadline = Instant::now() + FILL_LIMIT;
         while self.status(setting)?.get("converged") != Some(&Value::Bool(true)) {
@@ -148,7 +148,7 @@ pub(super) fn run(setting: &Setting, policy: &'static str, scenario: Scenario) -
     volume.server.terminate()?;
     volume.server.finish(Duration::from_secs(120), &setting.interrupted)?;
     drop(legs);
-    // Each scenario's legs go at once, so that one run's space is all that is needed.
+    // Each scenario's legs are deleted at once, so that only one run's space is needed.
     for index in 0..2 {
         let path = folder.join(format!("leg{index}.img"));
         std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;

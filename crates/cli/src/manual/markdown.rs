@@ -1,4 +1,4 @@
-//! One page of Markdown as the sections of a manual page.
+//! Turns a page of Markdown into the sections of a man page.
 
 use std::collections::BTreeSet;
 use std::mem::take;
@@ -8,20 +8,21 @@ use roff::{Inline, Roff, bold, italic, roman};
 
 use super::{manual_of, reference};
 
-/// Indentation of code, in columns.
+/// The indentation of code, in columns.
 const INDENT: &str = "4";
-/// Distance of a list's text from its marks, in columns.
+/// The distance of a list's text from its marks, in columns.
 const BULLET_INDENT: &str = "2";
 const NUMBER_INDENT: &str = "3";
 
 /// A page, cut at its headings.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// Its first paragraph as a man page's NAME has it: `serve a volume`.
+    /// The first paragraph as a man page's NAME has it: `serve a volume`.
     pub(super) about: String,
-    /// The text in front of the first heading becomes the DESCRIPTION, unless it is that paragraph alone.
+    /// The sections. Text before the first heading becomes the DESCRIPTION, unless it is only that
+    /// first paragraph.
     pub(super) sections: Vec<Section>,
-    /// The pages that it leads to, relative to `docs/`.
+    /// The pages that it links to, relative to `docs/`.
     pub(super) links: BTreeSet<String>,
 }
 
@@ -34,12 +35,12 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// An empty section.
+    /// Returns an empty section.
     pub(super) fn new(title: &str) -> Section {
         Section { title: title.to_owned(), body: Roff::new() }
     }
 
-    /// A section that is one line of code.
+    /// Returns a section that is one line of code.
     pub(super) fn code(title: &str, line: &str) -> Section {
         let mut section = Section::new(title);
         section.body.control("EX", []).text([roman(line)]).control("EE", []);
@@ -67,12 +68,12 @@ struct Table {
 struct Writer<'a> {
     file: &'a str,
     page: Page,
-    /// The line that is being put together.
+    /// The line that is being assembled.
     line: Vec<Inline>,
     /// The number of strong and emphasised parts that are open.
     strong: usize,
     emphasised: usize,
-    /// The open lists: the next number, or None with bullets.
+    /// The open lists: the next number, or `None` with bullets.
     lists: Vec<Option<u64>>,
     /// The next paragraph follows a macro that has begun it.
     begun: bool,
@@ -239,7 +240,7 @@ impl<'a> Writer<'a> {
     fn end_of_paragraph(&mut self) {
         if self.page.about.is_empty() {
             self.page.about = name_line(&plain(&self.line));
-            // The page of a command says no more in front of its first heading.
+            // The page of a command has no other text before its first heading.
             if self.file.starts_with("commands/") {
                 self.line.clear();
             }
@@ -284,8 +285,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A row of a table: its first cell, and below it the last one. What is between follows with
-    /// its column's title.
+    /// Writes a row of a table: its first cell, and below it the last one. Cells in between follow
+    /// with their columns' titles.
     fn row(&mut self) {
         let mut cells = take(&mut self.table.row);
         let head: Vec<String> = self.table.head.iter().map(|cell| plain(cell)).collect();
@@ -349,8 +350,8 @@ fn capital(word: &str) -> String {
     first + letters.as_str()
 }
 
-/// Resolves a link in `file` to a page below `docs/`. None for a place in the same page, and for
-/// what is not below `docs/`.
+/// Resolves a link in `file` to a page below `docs/`. Returns `None` for a place in the same page,
+/// and for a target outside `docs/`.
 fn target(file: &str, to: &str) -> Option<String> {
     let path = to.split('#').next().filter(|path| !path.is_empty())?;
     let mut parts: Vec<&str> = file.split('/').collect();

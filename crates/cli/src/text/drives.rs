@@ -9,10 +9,10 @@ use hemi_text::Plain;
 
 use super::{WIDTH, wrap};
 
-/// Width of the first column.
+/// The width of the first column.
 const INDENT: usize = 10;
 
-/// Each leg's drives, a paragraph for each drive. Legs of which the same is said have one together.
+/// Returns each leg's drives, one paragraph per drive. Legs with the same description share one.
 pub(super) fn lines(status: &VolumeStatus) -> String {
     let mut said: Vec<(Vec<String>, String)> = Vec::new();
     for leg in &status.legs {
@@ -34,7 +34,7 @@ pub(super) fn lines(status: &VolumeStatus) -> String {
     text
 }
 
-/// The legs that are slower than they should be, a paragraph for each.
+/// Returns the legs that are slower than they should be, one paragraph each.
 pub(super) fn verdicts(status: &VolumeStatus) -> String {
     let mut text = String::new();
     for leg in &status.legs {

@@ -66,7 +66,7 @@ fn healthy() -> VolumeStatus {
     status
 }
 
-/// With the sentences that the server would send.
+/// Adds the sentences that the server would send.
 fn finished(mut status: VolumeStatus) -> VolumeStatus {
     let settings = Settings { policy: status.policy, ..Default::default() };
     status.risks = promises::at_risk(&status, &settings);

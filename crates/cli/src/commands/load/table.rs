@@ -1,4 +1,4 @@
-//! A load's result for people.
+//! The result of a load for people.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use hemi_workload::report::Spread;
 
 use crate::commands::sim::time;
 
-/// What was done, latencies, and what the load says of itself.
+/// Returns the load's description, latencies and audit as text.
 pub(super) fn report(report: &LoadReport) -> String {
     let mut text = String::new();
     let target = &report.setting.target;

@@ -1,4 +1,4 @@
-//! Mail and programs.
+//! The delivery of events by mail and by a program.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hemi_server::control::events::Event;
 
-/// Longest run of the program, or of sendmail. After that it is killed.
+/// The longest run of the program, or of sendmail, after which it is killed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longest subject of a mail in characters.
+/// The longest subject of a mail, in characters.
 const SUBJECT_MAX: usize = 120;
 
 /// An event of a volume.
@@ -21,7 +21,7 @@ pub(super) struct Happened {
     pub(super) is_news: bool,
 }
 
-/// Tells people and programs.
+/// The means of delivery.
 #[derive(Debug)]
 pub(super) struct Delivery {
     /// The address, and the program that takes the mail.
@@ -64,7 +64,7 @@ impl Delivery {
     pub(super) fn mail(&self, news: &[&Happened]) -> io::Result<()> {
         let Some((address, sendmail)) = &self.mail else { return Ok(()) };
         let mut command = Command::new(sendmail);
-        // The address is in the mail, so that it cannot be an option.
+        // The address is in the mail, so that it cannot be taken for an option.
         command.args(["-i", "-t"]);
         run(command, sendmail, Some(letter(address, news).as_bytes()))
     }
@@ -76,7 +76,8 @@ fn run(mut command: Command, program: &Path, input: Option<&[u8]>) -> io::Result
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut child = command.spawn().map_err(named)?;
     if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
-        // A letter fits into a pipe; a program that does not read it ends, and says so by its exit code.
+        // A mail fits into a pipe. A program that does not read it reports failure by its exit
+        // code.
         let _ = stdin.write_all(input);
     }
     let begun = Instant::now();
@@ -85,7 +86,7 @@ fn run(mut command: Command, program: &Path, input: Option<&[u8]>) -> io::Result
             Some(status) if status.success() => return Ok(()),
             Some(status) => return Err(named(io::Error::other(status.to_string()))),
             None if begun.elapsed() > PATIENCE => {
-                // Nothing to be done if it has ended just now.
+                // Killing fails if it has just ended, which is harmless.
                 let _ = child.kill();
                 let _ = child.wait();
                 let text =
@@ -130,12 +131,12 @@ fn letter(address: &str, news: &[&Happened]) -> String {
     text
 }
 
-/// Returns a text without what could end a line or steer a terminal.
+/// Returns a text without characters that could end a line or steer a terminal.
 fn plain(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).collect()
 }
 
-/// Returns a text as a header has it: ASCII, and not too long.
+/// Returns a text as a header: in ASCII, and not too long.
 fn header(text: &str) -> String {
     let plain = text.chars().filter(|letter| !letter.is_control());
     let ascii = plain.map(|letter| match letter {
@@ -146,7 +147,7 @@ fn header(text: &str) -> String {
     ascii.take(SUBJECT_MAX).collect()
 }
 
-/// Returns the time in unix milliseconds.
+/// Returns the time in Unix milliseconds.
 pub(super) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

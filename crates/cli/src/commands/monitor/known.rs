@@ -1,4 +1,4 @@
-//! The monitor's memory of what it has told, kept over its restarts.
+//! The monitor's memory of the events it has delivered, kept across restarts.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
@@ -8,21 +8,21 @@ use hemi_server::config::place::Place;
 use hemi_server::state;
 use serde::{Deserialize, Serialize};
 
-/// Name of the file in the state directory.
+/// The name of the file in the state directory.
 const FILE: &str = "monitor.json";
-/// Largest file that is read.
+/// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The ids of the last events of a volume that were told.
+/// The ids of the last events of a volume that were delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
-    /// The program has been run for it and all before.
+    /// The program has been run for this event and all before it.
     pub(super) run: u64,
-    /// If it or one before was news, that has been mailed.
+    /// All news up to this event have been mailed.
     pub(super) mailed: u64,
 }
 
-/// The last event told of each volume.
+/// The last event delivered of each volume.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     path: Option<PathBuf>,
@@ -30,7 +30,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Reads what is known. Where nothing can be kept, or what is kept is not understood, that is said once.
+    /// Reads the file. Warns once if nothing can be kept, or if the file is not understood.
     pub(super) fn open() -> Known {
         let path = match state::directory(&Place::Auto) {
             Ok(directory) => directory.join(FILE),
@@ -46,12 +46,13 @@ impl Known {
         Known { path: Some(path), volumes }
     }
 
-    /// Returns what has been told of a volume, if that is known.
+    /// Returns what has been delivered of a volume, if that is known.
     pub(super) fn of(&self, volume: &str) -> Option<Told> {
         self.volumes.get(volume).copied()
     }
 
-    /// Notes that the program has been run for an event. With `is_mailed` nothing waits to be mailed.
+    /// Notes that the program has been run for an event. With `is_mailed` nothing waits to be
+    /// mailed.
     pub(super) fn note_run(&mut self, volume: &str, id: u64, is_mailed: bool) {
         let told = self.volumes.entry(volume.to_owned()).or_insert(Told { run: 0, mailed: id - 1 });
         told.run = told.run.max(id);
@@ -83,7 +84,7 @@ fn read(path: &std::path::Path) -> io::Result<HashMap<String, Told>> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// Writes the file in one step: a reader sees the old one or the new one.
+/// Writes the file atomically: a reader sees the old one or the new one.
 fn write(path: &std::path::Path, volumes: &HashMap<String, Told>) -> io::Result<()> {
     let new = path.with_extension("json.new");
     let mut file = state::create(&new)?;

@@ -1,4 +1,4 @@
-//! One volume that is watched.
+//! A volume that is being watched.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -15,25 +15,25 @@ use super::is_news;
 use crate::client::Client;
 use crate::commands::events::Page;
 
-/// Pause before a volume that does not answer is asked again.
+/// The pause before a volume that does not answer is asked again.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
-/// A volume that has not answered for this long, and was not stopped, is news.
+/// The time without an answer after which a volume that was not stopped is news.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// A volume and what is known of it.
+/// A volume and its state.
 struct Watched {
     name: String,
     client: Client,
-    /// The id of the last event that was sent; `None` if the volume is seen for the first time.
+    /// The id of the last event that was sent, or `None` if the volume is seen for the first time.
     last: Option<u64>,
-    /// True if it was stopped, as far as events tell.
+    /// True if events show that it was stopped.
     is_stopped: bool,
     silent_since: Option<Instant>,
     is_unreachable: bool,
     out: mpsc::Sender<Happened>,
 }
 
-/// Watches a volume for good. Sends each event after `last`; without that, each from now on.
+/// Watches a volume forever. Sends each event after `last`, or each from now on if that is `None`.
 pub(super) async fn watch(
     name: String,
     socket: PathBuf,
@@ -72,14 +72,14 @@ impl Watched {
             None => self.first_sight(&status).await?,
         };
         self.last = Some(after);
-        // What happened while nobody looked comes first.
+        // Events that happened while nobody watched come first.
         let (send, mut receive) = mpsc::channel(16);
         let path = format!("/v1/events/stream?after={after}");
         let client = &self.client;
         let streaming = client.lines(&path, |line| {
             let event: Event =
                 serde_json::from_slice(line).context("a line of the event stream")?;
-            // A volume keeps its events: those that find no room are asked for again.
+            // A volume keeps its events: those that find no room are requested again.
             match send.try_send(event) {
                 Ok(()) => Ok(ControlFlow::Continue(())),
                 Err(_) => Ok(ControlFlow::Break(())),
@@ -105,19 +105,19 @@ impl Watched {
         ended
     }
 
-    /// Looks at a volume for the first time. Returns the id of its newest event. If it is at risk already,
-    /// that is told.
+    /// Examines a volume that is seen for the first time, and returns the id of its newest event.
+    /// Reports the volume if it is already at risk.
     async fn first_sight(&mut self, status: &VolumeStatus) -> Result<u64> {
         let newest: Page = self.client.get("/v1/events?limit=1").await?;
         if status.summary.state == Safety::AtRisk {
             let text = format!("{} It was so when the monitor began.", status.summary.text);
-            // So that the next monitor goes on from here, and does not tell it again.
+            // With this id the next monitor goes on from here, and does not report it again.
             self.tell("at-risk", Severity::Warning, text, newest.next).await;
         }
         Ok(newest.next)
     }
 
-    /// Notes that the volume does not answer, and tells it when that has lasted.
+    /// Notes that the volume does not answer, and reports it when that has lasted.
     async fn note_silence(&mut self) {
         if self.is_unreachable || self.is_stopped {
             return;
@@ -133,7 +133,8 @@ impl Watched {
         }
     }
 
-    /// Tells what the monitor itself has seen. `id` is that of the newest event that is known with it.
+    /// Reports an observation of the monitor itself. `id` is that of the newest event known with
+    /// it.
     async fn tell(&self, kind: &'static str, severity: Severity, text: String, id: u64) {
         let event =
             Event { id, at: unix_ms(), kind: kind.into(), severity, text, ..Event::default() };

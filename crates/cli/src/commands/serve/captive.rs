@@ -1,4 +1,4 @@
-//! `hemi serve --run`: a command that the volume is served for, and no longer.
+//! `hemi serve --run`: a command that the volume is served for, and no longer than it runs.
 
 use std::fs::Permissions;
 use std::io;
@@ -23,34 +23,34 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 
-/// Pause between two questions if the volume is served yet.
+/// The pause between two checks that the volume is served.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A shell that ends by a signal has this and the signal's number as its status.
+/// The base of the status of a shell that a signal ends, to which the signal's number is added.
 const SIGNALLED: i32 = 128;
 
-/// A command, and what becomes of it.
+/// A command and its process.
 #[derive(Debug)]
 pub(crate) struct Captive {
     command: String,
     wants_device: bool,
     running: Mutex<Option<JoinHandle<Result<Option<ExitStatus>>>>>,
     shared: Arc<Shared>,
-    /// Holds sockets that nobody has named.
+    /// The directory for sockets that nobody has named.
     _folder: Option<TempDir>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The process, while it is there; whether it is to end, or not to begin.
+    /// The process while it exists, and a flag that it must end or not begin.
     child: Mutex<(Option<Pid>, bool)>,
 }
 
 impl Captive {
-    /// Prepares to run a command. Sockets that the configuration does not name come to lie in a
-    /// directory that only this user can enter, and that vanishes.
+    /// Prepares to run a command. Sockets that the configuration does not name are placed in a
+    /// temporary directory that only this user can enter.
     ///
     /// # Errors
-    /// Fails if that directory cannot be made.
+    /// Fails if that directory cannot be created.
     pub(crate) fn new(command: &str, config: &mut Config) -> Result<Captive> {
         let unexported = config.exports.is_empty() && config.vhost.is_empty();
         let uncontrolled = config.control.is_none() && run_directory().is_err();
@@ -76,7 +76,7 @@ impl Captive {
         })
     }
 
-    /// Begins: the command runs as soon as clients are served, and the volume is stopped behind it.
+    /// Runs the command as soon as clients are served, and stops the volume after it.
     pub(crate) fn start(&self, started: &Started) {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&self.command).envs(environment(started));
@@ -98,8 +98,8 @@ impl Captive {
         }
     }
 
-    /// Ends the command if it still runs, now that the volume is closed. Returns its status as a shell
-    /// has it.
+    /// Ends the command if it still runs, now that the volume is closed. Returns its status as a
+    /// shell reports it.
     ///
     /// # Errors
     /// Fails if the command could not be run.
@@ -109,7 +109,7 @@ impl Captive {
         let Some(thread) = thread else { return Ok(ExitCode::FAILURE) };
         let outcome = thread.join().unwrap_or_else(|_| anyhow::bail!("its thread panicked"));
         let status = outcome.with_context(|| format!("--run {}", self.command))?;
-        // Without one the volume was stopped before the command began.
+        // Without a status the volume was stopped before the command began.
         let Some(status) = status else { return Ok(ExitCode::FAILURE) };
         let code = status.code().or_else(|| status.signal().map(|signal| SIGNALLED + signal));
         Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)))
@@ -122,7 +122,7 @@ fn private_folder() -> io::Result<TempDir> {
 }
 
 impl Shared {
-    /// Starts the process, unless it is to end already.
+    /// Starts the process, unless it must end already.
     fn begin(&self, command: &mut Command) -> io::Result<Option<Child>> {
         let mut state = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         if state.1 {
@@ -137,7 +137,7 @@ impl Shared {
         self.child.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// Says that the process has ended: its number may be another's from now on.
+    /// Notes that the process has ended: its number may be another's from now on.
     fn ended(&self) {
         self.child.lock().unwrap_or_else(PoisonError::into_inner).0 = None;
     }
@@ -174,7 +174,7 @@ fn run(
         command.env("device", device);
     }
     let Some(mut child) = shared.begin(&mut command)? else { return Ok(None) };
-    // Not reaped before its number is forgotten.
+    // The child is not reaped before its number is forgotten.
     let waited = wait_without_reaping(&child);
     shared.ended();
     waited?;
@@ -192,7 +192,7 @@ fn wait_without_reaping(child: &Child) -> io::Result<()> {
     }
 }
 
-/// Stops the volume, and removes the block device that was made for the command.
+/// Stops the volume, and removes the block device that was created for the command.
 fn stop(client: &Client, has_device: bool) {
     if has_device && let Err(error) = client.block_on(client.post("/v1/device/detach", &Empty {})) {
         tracing::warn!(%error, "the block device stays");
@@ -204,7 +204,7 @@ fn stop(client: &Client, has_device: bool) {
     }
 }
 
-/// The variables of the command, after nbdkit's.
+/// Returns the variables of the command, named as nbdkit names them.
 fn environment(started: &Started) -> Vec<(&'static str, String)> {
     let text = |path: &Path| path.display().to_string();
     let mut variables =

@@ -1,4 +1,4 @@
-//! Presets' cards, run and put into tables.
+//! The cards of presets, run and put into tables.
 
 use std::fmt::Write as _;
 
@@ -14,22 +14,22 @@ use super::snapshots::SnapshotArgs;
 use super::table::time;
 use crate::failure::{Failure, Kind};
 
-/// What a card without figures says.
+/// The text of a card without figures.
 pub(super) const NOTHING_PUBLISHED: &str = "No figure is known that was published of it.";
 
-/// Of a card's table.
+/// The columns of a card's table.
 pub(super) const COLUMNS: [&str; 6] = ["figure", "published", "model", "off by", "", "source"];
 
-/// Chance is the same for every card.
+/// The seed, the same for every card.
 const SEED: u64 = 1;
 
-/// A preset, and its card beside the model.
+/// A preset and the rows of its card.
 pub(super) struct Card {
     pub(super) preset: Preset,
     pub(super) rows: Vec<Row>,
 }
 
-/// Runs the presets' cards side by side.
+/// Runs the presets' cards in parallel.
 pub(super) fn run_all(
     presets: Vec<Preset>,
     jobs: Option<usize>,
@@ -38,7 +38,7 @@ pub(super) fn run_all(
     let bars = Bars::new(presets.len(), "cards");
     let results = parallel::each(&presets, jobs, |preset| {
         let bar = bars.one(preset.name.clone());
-        // Drives are shared by the figures of one card, and gone with it: they are large.
+        // The figures of one card share their drives, which are large and dropped with it.
         let rows = snapshots.stock(&bars).map(|stock| {
             card::rows(preset, &stock, SEED, |figure| {
                 bar.set_message(figure.figure.clone());
@@ -60,7 +60,7 @@ pub(super) fn run_all(
     presets.into_iter().zip(results).map(card).collect()
 }
 
-/// A row's cells under [`COLUMNS`].
+/// Returns a row's cells under [`COLUMNS`].
 pub(super) fn cells(row: &Row) -> [String; 6] {
     let Row { figure, model } = row;
     [
@@ -91,7 +91,7 @@ fn amount(figure: &Figure, value: f64) -> String {
     }
 }
 
-/// All cards in one table, and how many figures are within bounds.
+/// Returns all cards in one table, with the number of figures within bounds.
 pub(super) fn table(cards: &[Card]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -121,7 +121,7 @@ fn summary(cards: &[Card]) -> String {
     )
 }
 
-/// A row as JSON has it.
+/// A row as JSON.
 #[derive(Serialize)]
 pub(super) struct Plain<'c> {
     preset: &'c str,
@@ -134,7 +134,7 @@ pub(super) struct Plain<'c> {
     source: &'c str,
 }
 
-/// All rows, as JSON has them: requests or bytes a second, seconds, watts.
+/// Returns all rows for JSON: requests or bytes per second, seconds, watts.
 pub(super) fn plain(cards: &[Card]) -> Vec<Plain<'_>> {
     let mut all = Vec::new();
     for Card { preset, rows } in cards {
@@ -161,7 +161,7 @@ The presets that come with hemi, and what was published of each beside its model
 latency by more than 30 %. What a model is and how far to trust it: [the model](design/model.md).
 ";
 
-/// `docs/drives.md`.
+/// Returns the page `docs/drives.md`.
 pub(super) fn page(cards: &[Card]) -> Result<String> {
     let mut page = format!("{INTRODUCTION}\n{}.\n", summary(cards));
     for Card { preset, rows } in cards {

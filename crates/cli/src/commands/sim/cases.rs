@@ -1,4 +1,4 @@
-//! Cases of specs, on all cores.
+//! The cases of specs, on all cores.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +14,8 @@ use super::progress::Bars;
 use super::snapshots::SnapshotArgs;
 use crate::failure::{Failure, Kind};
 
-/// Runs cases of the spec in `file` side by side; reports in the order of the cases. Errors
-/// name the file.
+/// Runs cases of the spec in `file` in parallel, and returns the reports in the order of the cases.
+/// Errors name the file.
 pub(super) fn run_all(
     file: &Path,
     cases: &[Case],
@@ -49,7 +49,7 @@ pub(super) fn run_all(
     for result in results {
         match result {
             Ok(report) => reports.push(report),
-            // Another case failed; that one's error is the one to show.
+            // Another case failed, whose error is the one to show.
             Err(ExperimentError::Stopped) => stopped = true,
             Err(error) => return Err(usage(format!("{}: {error}", file.display()))),
         }
@@ -63,13 +63,13 @@ fn name(case: &Case) -> String {
     choices.collect::<Vec<_>>().join(", ")
 }
 
-/// A spec or something it names makes no sense.
+/// Returns the failure for an invalid spec, or for something invalid that it names.
 pub(super) fn usage(what: String) -> anyhow::Error {
     let way_out = way_out(&what, "run");
     Failure::error(Kind::Usage, what, way_out)
 }
 
-/// Returns where to read on after a mistake in a spec of `hemi sim COMMAND`.
+/// Returns the hint that follows a mistake in a spec of `hemi sim COMMAND`.
 pub(super) fn way_out(what: &str, command: &str) -> String {
     if what.contains("no preset is named") {
         "hemi sim presets lists the drives.".to_owned()

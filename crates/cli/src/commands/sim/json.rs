@@ -1,4 +1,4 @@
-//! `--json`: to standard output, or into a file that is there whole or not at all.
+//! `--json`: JSON to standard output, or to a file that appears whole or not at all.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use clap::Args;
 use hemi_simulate::aside;
 use serde::Serialize;
 
-/// Where JSON goes if no file is named.
+/// The name that stands for standard output.
 const STANDARD_OUTPUT: &str = "-";
 
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ pub(super) struct JsonArgs {
 }
 
 impl JsonArgs {
-    /// Writes the value as JSON if that is wanted; whether it was.
+    /// Writes the value as JSON if that is wanted. Returns true if it was.
     pub(super) fn write(&self, value: &impl Serialize) -> Result<bool> {
         let Some(path) = &self.json else { return Ok(false) };
         let mut text = serde_json::to_string_pretty(value)?;
@@ -40,7 +40,7 @@ impl JsonArgs {
 }
 
 fn into(path: &Path, text: &str) -> std::io::Result<()> {
-    // A device or a pipe is written to; only a file can be replaced by another.
+    // A device or a pipe is written to. Only a file can be replaced by another.
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return fs::write(path, text);
     }

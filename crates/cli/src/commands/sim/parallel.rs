@@ -1,11 +1,11 @@
-//! Work side by side: as much at a time as there are cores.
+//! Parallel work, with as many items at a time as there are cores.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does `work` for each item, `jobs` at a time (as many as there are cores if not given), and
-/// gives the results in the order of the items.
+/// Runs `work` on each item, `jobs` at a time (by default as many as there are cores), and returns
+/// the results in the order of the items.
 pub(super) fn each<T: Sync, R: Send>(
     items: &[T],
     jobs: Option<usize>,

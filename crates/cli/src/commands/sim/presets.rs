@@ -1,4 +1,4 @@
-//! `hemi sim presets`: the drives there are, and each one's card.
+//! `hemi sim presets`: lists the drives, and shows the card of each.
 
 use std::io::Write as _;
 use std::path::Path;

@@ -1,10 +1,10 @@
-//! What a person who waits sees; nothing where nobody looks.
+//! The progress of long work, shown on a terminal only.
 
 use std::io::IsTerminal as _;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar for everything, and a line for each thing under way.
+/// A bar for all of the work, and a line for each item in progress.
 #[derive(Clone)]
 pub(super) struct Bars {
     many: MultiProgress,
@@ -12,7 +12,7 @@ pub(super) struct Bars {
 }
 
 impl Bars {
-    /// Of so many `things`: cases, cards.
+    /// Creates the bar of `count` `things`, such as cases or cards.
     pub(super) fn new(count: usize, things: &str) -> Bars {
         let many = MultiProgress::new();
         if !std::io::stderr().is_terminal() {
@@ -24,7 +24,7 @@ impl Bars {
         Bars { many, all }
     }
 
-    /// A line for one that has begun.
+    /// Adds a line for an item that has begun.
     pub(super) fn one(&self, name: String) -> ProgressBar {
         let bar = self.many.add(ProgressBar::new_spinner());
         let style = ProgressStyle::with_template("{spinner} {prefix} {msg}");
@@ -34,18 +34,18 @@ impl Bars {
         bar
     }
 
-    /// It has ended.
+    /// Removes the line of an item that has ended.
     pub(super) fn end(&self, one: &ProgressBar) {
         one.finish_and_clear();
         self.all.inc(1);
     }
 
-    /// Everything has.
+    /// Removes the bar at the end.
     pub(super) fn clear(&self) {
         self.all.finish_and_clear();
     }
 
-    /// Says something on standard error, above the bars.
+    /// Prints a line on standard error, above the bars.
     pub(super) fn say(&self, line: &str) {
         self.many.suspend(|| eprintln!("{line}"));
     }

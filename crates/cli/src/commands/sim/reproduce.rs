@@ -1,4 +1,4 @@
-//! `hemi sim reproduce`: published measurements, made again on the models.
+//! `hemi sim reproduce`: repeats published measurements on the models.
 
 use std::fs;
 use std::io::Write as _;

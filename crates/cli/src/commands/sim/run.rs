@@ -1,4 +1,4 @@
-//! `hemi sim run`: the cases of a spec, all of them or one.
+//! `hemi sim run`: runs the cases of a spec, all of them or one.
 
 use std::io::Write as _;
 use std::path::PathBuf;

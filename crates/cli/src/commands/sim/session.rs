@@ -1,4 +1,4 @@
-//! `hemi sim session`: a system that stays as it is while steps come in, one after another.
+//! `hemi sim session`: keeps a system's state while steps come in, one after another.
 
 use std::io::{BufRead as _, Write};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &SessionArgs) -> Result<()> {
     Ok(())
 }
 
-/// One line, at once: somebody waits for it.
+/// Writes one line and flushes it, because the caller waits for it.
 fn say(out: &mut impl Write, what: &impl Serialize) -> Result<()> {
     writeln!(out, "{}", serde_json::to_string(what)?)?;
     out.flush().map_err(Into::into)

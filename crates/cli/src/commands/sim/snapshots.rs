@@ -20,7 +20,8 @@ pub(super) struct SnapshotArgs {
 }
 
 impl SnapshotArgs {
-    /// Where drives come from; what is reused and what is made is said above the bars.
+    /// Returns the source of drives. A drive that is reused or made anew is reported above the
+    /// bars.
     pub(super) fn stock(&self, bars: &Bars) -> Result<Stock> {
         let Some(folder) = &self.folder else { return Ok(Stock::default()) };
         let bars = bars.clone();

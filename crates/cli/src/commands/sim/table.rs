@@ -7,7 +7,7 @@ use hemi_simulate::report::{LegReport, Report, Summary};
 use hemi_simulate::spec::Case;
 use hemi_workload::report::Spread;
 
-/// All cases: what was chosen, latencies, then what each leg did.
+/// Returns all cases: their choices and latencies, then the figures of each leg.
 pub(super) fn cases(reports: &[Report]) -> String {
     let mut text = String::new();
     let Some(first) = reports.first() else { return text };
@@ -50,7 +50,7 @@ pub(super) fn cases(reports: &[Report]) -> String {
     text
 }
 
-/// The cases there are: number, seed, and what the sweep chose.
+/// Returns the list of cases: number, seed, and the values chosen by the sweep.
 pub(super) fn listed(cases: &[Case], seed: impl Fn(&Case) -> u64) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -64,7 +64,7 @@ pub(super) fn listed(cases: &[Case], seed: impl Fn(&Case) -> u64) -> String {
     format!("{table}\n")
 }
 
-/// `workload.open.rate` is told by its last part.
+/// Returns the last part of a key: `rate` of `workload.open.rate`.
 fn last(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
@@ -115,7 +115,7 @@ fn leg_row(report: &Report, leg: &LegReport) -> Vec<String> {
     row
 }
 
-/// Seconds with three digits and a unit.
+/// Formats a time in seconds with three digits and a unit.
 pub(crate) fn time(seconds: f64) -> String {
     let (number, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),

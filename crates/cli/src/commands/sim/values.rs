@@ -1,4 +1,4 @@
-//! `hemi sim presets --values`: what presets say, without running anything.
+//! `hemi sim presets --values`: the parameters of presets, without running anything.
 
 use anyhow::Result;
 use hemi_drives::preset::{DEEPEST, Preset, PresetError};
@@ -7,20 +7,20 @@ use toml::Table;
 
 use super::json::JsonArgs;
 
-/// A preset as it is written, its base's parameters among its own.
+/// A preset as it is written, with its base's parameters among its own.
 #[derive(Serialize)]
 struct Values {
     name: String,
     title: String,
     model: String,
     parameters: Table,
-    /// Of an array: what its drives are.
+    /// The drives of an array.
     #[serde(skip_serializing_if = "Option::is_none")]
     member: Option<Box<Values>>,
 }
 
 impl Values {
-    /// `depth` arrays have it in them.
+    /// Returns the values of a preset that is nested in `depth` arrays.
     fn of(preset: &Preset, depth: usize) -> Result<Values, PresetError> {
         if depth > DEEPEST {
             return Err(PresetError::Nested { name: preset.name.clone(), deepest: DEEPEST });
@@ -36,7 +36,7 @@ impl Values {
     }
 }
 
-/// Prints them, as TOML tables or as JSON.
+/// Prints the values, as TOML tables or as JSON.
 pub(super) fn show(presets: &[Preset], json: &JsonArgs) -> Result<()> {
     let values = |preset| Values::of(preset, 0).map_err(|error| super::presets::refused(&error));
     let all = presets.iter().map(values).collect::<Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! The screen of `hemi top`, as a pure function of what is known and of the size of the terminal.
+//! The screen of `hemi top`, as a pure function of the state and of the size of the terminal.
 
 use std::collections::VecDeque;
 
@@ -10,11 +10,11 @@ use hemi_server::control::volume::Phase;
 use super::line::{Line, Style, bar, sparkline};
 use crate::text;
 
-/// Seconds that are remembered.
+/// The number of seconds that are remembered.
 pub(super) const MEMORY: usize = 120;
-/// Width of a sparkline.
+/// The width of a sparkline.
 const SPARK: usize = 30;
-/// Width of a bar.
+/// The width of a bar.
 const BAR: usize = 30;
 const NONE: &str = "-";
 
@@ -45,10 +45,10 @@ impl Order {
     }
 }
 
-/// Everything that is shown.
+/// The state that is shown.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// A status a second, the newest last, all of one opening of the volume.
+    /// One status per second, the newest last, all of one opening of the volume.
     pub(super) seen: VecDeque<VolumeStatus>,
     /// The reason why there is no newer one.
     pub(super) gone: Option<String>,
@@ -58,7 +58,7 @@ pub(super) struct View {
     pub(super) order: Order,
     /// The slot of the selected leg.
     pub(super) selected: Option<u8>,
-    /// The number of the volume that is shown, and how many there are.
+    /// The number of the volume that is shown, and the number of volumes.
     pub(super) volume: (usize, usize),
     /// True if block characters can be shown.
     pub(super) unicode: bool,
@@ -79,7 +79,7 @@ impl View {
         self.seen.push_back(status);
     }
 
-    /// The legs in the order that was chosen.
+    /// Returns the legs in the chosen order.
     fn legs(&self) -> Vec<&LegStatus> {
         let Some(status) = self.seen.back() else { return Vec::new() };
         let mut legs: Vec<&LegStatus> = status.legs.iter().collect();
@@ -91,7 +91,7 @@ impl View {
         legs
     }
 
-    /// Selects the leg so many places further down.
+    /// Selects the leg `further` places down.
     pub(super) fn select(&mut self, further: isize) {
         let slots: Vec<u8> = self.legs().iter().map(|leg| leg.leg).collect();
         let Some(last) = slots.len().checked_sub(1) else { return };
@@ -100,8 +100,8 @@ impl View {
         self.selected = Some(slots[next]);
     }
 
-    /// The lines of a screen of this size. The last is that of the keys; what does not fit is left out
-    /// above it.
+    /// Returns the lines of a screen of this size. The last shows the keys. Lines that do not fit
+    /// are left out above it.
     pub(super) fn frame(&self, width: usize, height: usize) -> Vec<Line> {
         let mut lines = match self.seen.back() {
             None => vec![Line::plain("hemi top"), Line::default()],
@@ -120,7 +120,7 @@ impl View {
         lines
     }
 
-    /// The lines without the keys, as long as they are.
+    /// Returns all lines except that of the keys.
     pub(super) fn page(&self, width: usize) -> Vec<Line> {
         self.seen.back().map_or_else(Vec::new, |status| self.volume_lines(status, width))
     }
@@ -207,7 +207,7 @@ impl View {
         lines
     }
 
-    /// The status one second before the newest.
+    /// Returns the status one second before the newest.
     fn before(&self) -> Option<&VolumeStatus> {
         self.seen.len().checked_sub(2).and_then(|index| self.seen.get(index))
     }
@@ -376,7 +376,7 @@ fn write_p99(status: &VolumeStatus, slot: u8) -> u64 {
     leg.filter(|leg| leg.writes.recent.count > 0).map_or(0, |leg| leg.writes.recent.p99_ns)
 }
 
-/// The rise of a count, a second.
+/// Returns the rise of a count per second.
 fn rate(before: &VolumeStatus, now: &VolumeStatus, of: impl Fn(&VolumeStatus) -> u64) -> u64 {
     let seconds = now.uptime_ns.saturating_sub(before.uptime_ns) as f64 / 1e9;
     if seconds <= 0.0 { 0 } else { (of(now).saturating_sub(of(before)) as f64 / seconds) as u64 }

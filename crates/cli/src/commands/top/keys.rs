@@ -19,12 +19,12 @@ pub(super) enum Key {
 }
 
 const ESCAPE: u8 = 0x1b;
-/// What Ctrl-C and Ctrl-D send where the terminal raises no signal.
+/// The bytes of Ctrl-C and Ctrl-D where the terminal raises no signal.
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 
-/// Reads keys from what came at once. An escape sequence comes in one piece; what is not known is passed
-/// over whole.
+/// Reads keys from bytes that arrived together. An escape sequence arrives in one piece. Unknown
+/// sequences are skipped whole.
 pub(super) fn keys(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while let Some((&first, rest)) = bytes.split_first() {

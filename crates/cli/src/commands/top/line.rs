@@ -12,12 +12,12 @@ pub(super) enum Style {
     Good,
     Warning,
     Bad,
-    /// The line that is selected, the head of a table.
+    /// The selected line, or the head of a table.
     Reverse,
 }
 
 impl Style {
-    /// The escape sequence that begins it.
+    /// Returns the escape sequence that begins the style.
     fn begin(self) -> &'static str {
         match self {
             Style::Plain => "",
@@ -31,7 +31,7 @@ impl Style {
     }
 }
 
-/// One line.
+/// A line of the screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Line {
     pieces: Vec<(Style, String)>,
@@ -46,13 +46,13 @@ impl Line {
         Line::default().with(style, text)
     }
 
-    /// The line with a piece more.
+    /// Returns the line with one more piece.
     pub(super) fn with(mut self, style: Style, text: impl Into<String>) -> Line {
         self.pieces.push((style, text.into()));
         self
     }
 
-    /// The line with a piece more that ends at the right edge, if there is room.
+    /// Returns the line with one more piece that ends at the right edge, if there is room.
     pub(super) fn right(self, style: Style, text: &str, width: usize) -> Line {
         let room = width.saturating_sub(self.len() + text.chars().count());
         if room == 0 {
@@ -65,13 +65,14 @@ impl Line {
         self.pieces.iter().map(|(_, text)| text.chars().count()).sum()
     }
 
-    /// The bytes for a terminal of this width, without an end of line. Without `color` there are no
-    /// escape sequences, nor blanks at the end.
+    /// Renders the line for a terminal of this width, without an end of line. Without `color` there
+    /// are no escape sequences and no trailing blanks.
     pub(super) fn render(&self, width: usize, color: bool) -> String {
         let mut out = String::new();
         let mut room = width;
         for (style, text) in &self.pieces {
-            // Names of drives and volumes come from outside: no sequence of theirs reaches a terminal.
+            // Names of drives and volumes come from outside: none of their sequences may reach a
+            // terminal.
             let clean = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
             let text: String = clean.take(room).collect();
             room -= text.chars().count();
@@ -85,16 +86,17 @@ impl Line {
     }
 }
 
-/// A bar of this width, filled to so many of a thousand.
+/// Returns a bar of this width, filled to `permille` thousandths.
 pub(super) fn bar(permille: u64, width: usize, unicode: bool) -> String {
     let (full, empty) = if unicode { ('█', '░') } else { ('#', '.') };
     let filled = (permille.min(1000) as usize * width + 500) / 1000;
-    // Something is something.
+    // A small share still shows.
     let filled = if permille > 0 { filled.max(1) } else { 0 }.min(width);
     std::iter::repeat_n(full, filled).chain(std::iter::repeat_n(empty, width - filled)).collect()
 }
 
-/// The last figures side by side, each as high as it is beside the highest. Blank where there is none.
+/// Returns a bar for each of the last figures, as high as it is relative to the highest, and blank
+/// where there is none.
 pub(super) fn sparkline(figures: &[u64], width: usize, unicode: bool) -> String {
     let levels: &[char] = match unicode {
         true => &['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],

@@ -1,27 +1,27 @@
-//! The terminal while a live screen has it: no echo, no line editing, a screen of its own. It is given
-//! back however the program ends.
+//! The terminal while a live screen owns it: no echo, no line editing, a screen of its own. It is
+//! restored however the program ends.
 
 use std::io::{self, Write as _};
 use std::sync::Mutex;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// The other screen, without a cursor, and lines that do not wrap.
+/// Switches to the alternate screen, without a cursor and with lines that do not wrap.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 const LEAVE: &str = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// Between these a terminal shows nothing half done, if it knows them.
+/// Between these a terminal that knows them shows nothing half drawn.
 const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[H";
 const END_FRAME: &str = "\x1b[J\x1b[?2026l";
 
-/// The terminal's state from before; `None` while nobody has it.
+/// The terminal's previous state, or `None` while it is not taken.
 static BEFORE: Mutex<Option<Option<Termios>>> = Mutex::new(None);
 
-/// The terminal, as long as it is held.
+/// The terminal while it is taken.
 #[derive(Debug)]
 pub(super) struct Terminal;
 
 impl Terminal {
-    /// Takes the terminal. `keys` says that standard input is the terminal, too.
+    /// Takes the terminal. `keys` tells that standard input is the terminal, too.
     ///
     /// # Errors
     /// Fails if it cannot be set up.
@@ -37,7 +37,7 @@ impl Terminal {
         *lock() = Some(before);
         let next = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // What went wrong has to be seen after.
+            // The panic message has to be visible afterwards.
             give_back();
             next(panic);
         }));
@@ -59,7 +59,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Columns and rows; `None` if standard output is no terminal.
+/// Returns columns and rows, or `None` if standard output is no terminal.
 pub(super) fn size() -> Option<(usize, usize)> {
     let size = tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then(|| (size.ws_col.into(), size.ws_row.into()))

@@ -1,4 +1,4 @@
-//! Screens of what is known.
+//! Tests of the screens.
 
 use hemi_server::control::api::{Latency, Risk};
 
@@ -19,7 +19,7 @@ fn latencies(count: u64, p50_ns: u64) -> Latencies {
     Latencies { recent, total: recent }
 }
 
-/// A volume after so many seconds of 1000 reads and 500 writes each.
+/// Returns a volume after `seconds` of 1000 reads and 500 writes each.
 fn volume(seconds: u64) -> VolumeStatus {
     let leg = |slot: u8, name: &str, write_ns: u64| LegStatus {
         leg: slot,
