@@ -1,8 +1,9 @@
-//! Recordings of request streams.
+//! Fuzz target for recordings of request streams.
 
 use hemi_capture::{Reader, Writer};
 
-/// Any bytes as a recording: what is accepted comes back from a recording of it.
+/// Reads any bytes as a recording. A recording that is accepted reads back the same once it is
+/// written again.
 pub(crate) fn capture(input: &[u8]) {
     let mut reader = Reader::new(input);
     let Ok(head) = reader.head().cloned() else { return };

@@ -1,4 +1,4 @@
-//! The control API, over its socket: HTTP, routes, and the JSON of every request.
+//! Fuzz target for the control API over its socket: HTTP, routes, and the JSON of every request.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -16,8 +16,8 @@ use hemi_server::control::volume::{
 };
 use hemi_server::control::{ControlThread, Listeners};
 
-/// Paths that take a body, chosen by an input's first byte; any other first byte means that
-/// the rest is the whole conversation.
+/// The paths that take a body, chosen by an input's first byte. With any other first byte the rest
+/// is the whole conversation.
 const ROUTES: [&str; 8] = [
     "/v1/legs/add",
     "/v1/legs/remove",
@@ -29,11 +29,11 @@ const ROUTES: [&str; 8] = [
     "/v1/shutdown",
 ];
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// How long to wait for the rest of a conversation that has no end, such as the stream's.
+/// The longest wait for the rest of a conversation that has no end, such as the event stream's.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PATIENCE_RAW: Duration = Duration::from_millis(50);
 
-/// A volume that does nothing, but looks at what passed the checks.
+/// A volume that does nothing but check the requests that passed the API's checks.
 struct Nowhere(Arc<Snapshot>);
 
 impl Volume for Nowhere {
@@ -56,7 +56,7 @@ struct Served {
     _thread: ControlThread,
 }
 
-/// The control thread, started once for all inputs.
+/// Returns the control thread, started once for all inputs.
 fn served() -> &'static Served {
     static SERVED: OnceLock<Served> = OnceLock::new();
     SERVED.get_or_init(|| {
@@ -91,8 +91,8 @@ fn served() -> &'static Served {
     })
 }
 
-/// Whatever an operator's program sends, control answers it or hangs up, says what is wrong in
-/// the form it promises, and lives on.
+/// Sends any bytes to the control API. It must answer or hang up, report errors in the documented
+/// form, and survive.
 pub(crate) fn control(input: &[u8]) {
     let Some((&first, rest)) = input.split_first() else { return };
     let Some(route) = ROUTES.get(usize::from(first)) else {
@@ -108,8 +108,8 @@ pub(crate) fn control(input: &[u8]) {
     check_answer(&converse(&request, PATIENCE, false));
 }
 
-/// Sends, and reads until control hangs up. `cut`: the client has gone half-way, which HTTP
-/// allows control to take as gone for good.
+/// Sends the bytes and reads until control hangs up. With `cut` the client closes its sending side,
+/// which HTTP allows control to take as the end of the connection.
 fn converse(request: &[u8], patience: Duration, cut: bool) -> Vec<u8> {
     let mut stream = UnixStream::connect(&served().socket).expect("control listens");
     stream.set_read_timeout(Some(patience)).expect("a plain timeout");
@@ -123,7 +123,7 @@ fn converse(request: &[u8], patience: Duration, cut: bool) -> Vec<u8> {
     answer
 }
 
-/// A whole request has a whole answer: done, or a refusal with a reason and a way out.
+/// Checks that a whole request has a whole answer: done, or a refusal with a reason and a way out.
 fn check_answer(answer: &[u8]) {
     let answer = str::from_utf8(answer).expect("answers are text");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a whole request is answered");

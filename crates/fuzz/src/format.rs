@@ -1,5 +1,5 @@
-//! What is on a leg, block by block. The fuzzer does not guess checksums, so every input is
-//! also judged as if it carried the right ones.
+//! Fuzz targets for the metadata on a leg, block by block. The fuzzer does not guess checksums, so
+//! every input is also tried with the right one.
 
 use hemi_engine::format::block::{self, BLOCK_BYTES, Kind};
 use hemi_engine::format::{Block, Id, Layout, Stamp, Superblock, lost, page};
@@ -16,7 +16,7 @@ fn block_of(input: &[u8]) -> Block {
     block
 }
 
-/// Any superblock that decodes encodes to the same values again.
+/// Checks that any superblock that decodes encodes to the same values again.
 pub(crate) fn superblock(input: &[u8]) {
     let mut block = block_of(input);
     let _ = Superblock::decode(&block, 0);
@@ -28,7 +28,7 @@ pub(crate) fn superblock(input: &[u8]) {
     }
 }
 
-/// Any page that opens encodes to the same entries again.
+/// Checks that any page that opens encodes to the same entries again.
 pub(crate) fn page(input: &[u8]) {
     let mut block = block_of(input);
     let _ = page::open(&block, 0, PAGE_ADDRESS, VOLUME);
@@ -43,7 +43,7 @@ pub(crate) fn page(input: &[u8]) {
     }
 }
 
-/// Any lost list that opens encodes to the same extents again.
+/// Checks that any lost list that opens encodes to the same extents again.
 pub(crate) fn lost(input: &[u8]) {
     let mut block = block_of(input);
     let _ = lost::open(&block, LOST_ADDRESS, VOLUME, SECTORS).map(|list| list.extents().count());
@@ -58,7 +58,7 @@ pub(crate) fn lost(input: &[u8]) {
     }
 }
 
-/// Any stamp that is whole encodes to the same stamp again.
+/// Checks that any stamp that is whole encodes to the same stamp again.
 pub(crate) fn stamp(input: &[u8]) {
     let mut block = block_of(input);
     let _ = Stamp::decode(&block, 0, VOLUME);

@@ -1,14 +1,14 @@
-//! Fuzz targets of every byte parser of hemi: what comes from drives, clients, servers,
-//! operators and files.
+//! Fuzz targets for every parser of bytes in hemi: bytes from drives, clients, servers, operators
+//! and files.
 //!
-//! A target takes any bytes and panics if a promise about them does not hold: nothing panics,
-//! nothing is read beyond what was given, and whatever is accepted means the same when it is
-//! written and read again. The same bodies run in two ways:
+//! A target takes any bytes and panics if a promise about them does not hold: the parser never
+//! panics or reads beyond its input, and a value that it accepts stays the same when it is written
+//! and read again. The same bodies run in two ways:
 //!
-//! - under libFuzzer, guided by coverage, for as long as wanted (`make fuzz`; `fuzz/` holds the
-//!   thin binaries, in a workspace of their own);
-//! - in `cargo test` (`tests/replay.rs`): every input of the corpus in `fuzz/corpus/`, then
-//!   random changes of these inputs.
+//! - under libFuzzer, guided by coverage, for as long as wanted (`make fuzz`). The thin binaries
+//!   are in `fuzz/`, a workspace of its own;
+//! - in `cargo test` (`tests/replay.rs`): every input of the corpus in `fuzz/corpus/`, then random
+//!   changes of these inputs.
 
 mod capture;
 mod control;
@@ -21,11 +21,11 @@ mod text;
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, and its corpus's directory.
+    /// The name of the target and of its corpus's directory.
     pub name: &'static str,
     /// Runs one input.
     pub run: fn(&[u8]),
-    /// How many changed inputs `cargo test` tries: as many as take about a second.
+    /// The number of changed inputs that `cargo test` tries, which take about a second.
     pub cases: u32,
 }
 
@@ -47,7 +47,7 @@ pub const TARGETS: [Target; 11] = [
 /// Runs one input of the target of this name.
 ///
 /// # Panics
-/// There is no such target, or the input breaks a promise.
+/// Panics if there is no such target, or if the input breaks a promise.
 pub fn run(name: &str, input: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name);
     (target.unwrap_or_else(|| panic!("there is no fuzz target {name:?}")).run)(input);

@@ -1,11 +1,11 @@
-//! The client's end of NBD: handshake and transmission.
+//! Fuzz target for the client's end of NBD: handshake and transmission.
 
 use hemi_nbd::client::{ClientConfig, ClientEvent, ClientSession, Command, Request};
 use hemi_nbd::codec::ReplyStyle;
 
 const LENGTH: u32 = 4096;
 
-/// A handshake that succeeds, so that the fuzzer need not find one.
+/// Returns a session after a successful handshake, so that the fuzzer need not find one.
 fn shaken(style: ReplyStyle) -> ClientSession {
     let mut config = ClientConfig::new("vol");
     config.style = style;
@@ -33,8 +33,8 @@ fn shaken(style: ReplyStyle) -> ClientSession {
     client
 }
 
-/// Whatever a server answers, in whatever pieces: the client's session neither panics nor takes
-/// more than it was given, and data it announces lies within its request.
+/// Feeds any server's bytes to the client's session, in pieces of any size. It must not panic or
+/// consume more than it was given, and data it announces must lie within its request.
 pub(crate) fn nbd_client(input: &[u8]) {
     let Some((&[mode, cut], mut input)) = input.split_first_chunk::<2>() else { return };
     let styles = [ReplyStyle::Simple, ReplyStyle::Structured, ReplyStyle::Extended];
@@ -45,7 +45,7 @@ pub(crate) fn nbd_client(input: &[u8]) {
     let commands = [Command::Read { unfragmented: false }, Command::Write, Command::Flush];
     for (token, command) in commands.into_iter().enumerate() {
         let request = Request { command, fua: false, offset: 8192, length: u64::from(LENGTH) };
-        // In the handshake nothing can be submitted.
+        // Nothing can be submitted during the handshake.
         let _ = client.submit(token as u64, request);
     }
     let cut = usize::from(cut).max(1);

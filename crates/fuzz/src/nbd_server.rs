@@ -1,4 +1,4 @@
-//! The server's end of NBD: handshake and transmission.
+//! Fuzz target for the server's end of NBD: handshake and transmission.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use hemi_nbd::server::{Export, ServerConfig, ServerEvent, ServerSession, TlsMode
 
 const SIZE: u64 = 1 << 20;
 
-/// Whatever a client sends, in whatever pieces: the server's session neither panics nor takes
-/// more than it was given, and every request it passes on is valid, wherever it is saved and restored.
+/// Feeds any client's bytes to the server's session, in pieces of any size. It must not panic or
+/// consume more than it was given, and every request it passes on must be valid, wherever the
+/// session is saved and restored.
 pub(crate) fn nbd_server(input: &[u8]) {
     let Some((&[mode, cut], mut input)) = input.split_first_chunk::<2>() else { return };
     let export = Export {
@@ -29,7 +30,7 @@ pub(crate) fn nbd_server(input: &[u8]) {
     while !input.is_empty() {
         let (mut piece, rest) = input.split_at(cut.min(input.len()));
         input = rest;
-        // Another program goes on from here, where one can.
+        // Another program takes over here, where the session can be saved.
         saved.clear();
         if session.save(&mut saved) {
             session = ServerSession::restore(Arc::clone(&config), &saved).expect("it was saved");

@@ -1,8 +1,8 @@
-//! The metadata of a whole volume, as found on two or three legs: what recovery and promotion
-//! make of it.
+//! Fuzz target for the metadata of a whole volume on two or three legs, which recovery and
+//! promotion read.
 //!
 //! An input is a script. Each step writes one well-sealed block with fields from the input, or
-//! spoils one, in a slot of a leg's superblock, region table or lost list.
+//! corrupts one, in a slot of a leg's superblock, region table or lost list.
 
 use hemi_engine::format::block::{self, BLOCK_BYTES, Kind};
 use hemi_engine::format::lost::{self, LostHeader};
@@ -18,8 +18,8 @@ const VOLUME: Id = [7; 16];
 const VOLUME_BYTES: u64 = 4 << 20;
 const REGION_BYTES: u64 = 64 << 10;
 
-/// Whatever is on the legs, recovery opens the volume in a state that makes sense or says what
-/// is wrong, and so does promotion of any leg; what a promotion wrote opens or is refused too.
+/// Checks that recovery opens the volume in a consistent state or names the problem, whatever is on
+/// the legs. The same holds for a promotion of any leg. Its result in turn opens or is refused.
 pub(crate) fn recovery(input: &[u8]) {
     let mut script = Script(input);
     let count = 2 + usize::from(script.byte() % 2);
@@ -67,7 +67,7 @@ fn promote(bytes: &mut [u8], names: &[&str]) {
     }
 }
 
-/// What the engine relies on.
+/// Checks the properties that the engine relies on.
 fn check(opening: &Opening, layout: Layout) {
     assert_eq!(opening.superblock.layout, layout);
     assert_eq!(opening.table.len(), layout.region_count() as usize);
@@ -85,7 +85,7 @@ fn check(opening: &Opening, layout: Layout) {
     assert!(opening.lost.iter().all(|extent| extent.start < extent.end && extent.end <= sectors));
 }
 
-/// A leg of a volume that was just created.
+/// Writes a leg of a volume that was just created.
 fn fresh(bytes: &mut [u8], leg: usize, count: usize, layout: Layout) {
     let mut block = block::blank();
     superblock(leg, count, layout).encode(&mut block, 0);
@@ -127,7 +127,7 @@ fn superblock(leg: usize, count: usize, layout: Layout) -> Superblock {
     }
 }
 
-/// One change of one block.
+/// Changes one block.
 fn step(script: &mut Script, legs: &mut [Vec<u8>], layout: Layout) {
     let count = legs.len();
     let leg = usize::from(script.byte()) % count;
@@ -141,12 +141,12 @@ fn step(script: &mut Script, legs: &mut [Vec<u8>], layout: Layout) {
     let mut block = get(bytes, address);
     match what / 3 % 6 {
         0 => block = block::blank(),
-        // Rot: some bytes change, the checksum does not.
+        // Rot: some bytes change, but not the checksum.
         1 => {
             let at = usize::from(script.short()) % BLOCK_BYTES;
             block[at] ^= script.byte() | 1;
         }
-        // A write cut in two: the rest is the other slot's, or was never written.
+        // A torn write: the rest is the other slot's, or was never written.
         2 => {
             let from = 512 * (1 + usize::from(script.byte() % 7));
             let mut newer = block;
@@ -165,7 +165,7 @@ fn step(script: &mut Script, legs: &mut [Vec<u8>], layout: Layout) {
         _ => match what % 3 {
             0 => {
                 let superblock = script.superblock(leg, count, layout);
-                // Others are never written; the bytes of step 3 stand for them.
+                // Others are never written. The bytes of step 3 stand for them.
                 if superblock.check().is_ok() {
                     superblock.encode(&mut block, slot);
                 }
@@ -184,7 +184,7 @@ fn step(script: &mut Script, legs: &mut [Vec<u8>], layout: Layout) {
                 let extent = Extent { start, end: start + u64::from(script.byte()) };
                 let sequence = script.sequence();
                 let sectors = layout.volume_sectors();
-                // What cannot be encoded leaves the block as it comes: damaged.
+                // A list that cannot be encoded leaves the block damaged.
                 let _ = lost::encode(
                     &mut block,
                     address,
@@ -212,7 +212,7 @@ fn put(bytes: &mut [u8], address: u64, block: &Block) {
     bytes[start..start + BLOCK_BYTES].copy_from_slice(block);
 }
 
-/// The rest of an input; zeros follow its end.
+/// The rest of an input, followed by zeros.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -226,7 +226,7 @@ impl Script<'_> {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
 
-    /// A sequence or an epoch: mostly small, at times at the end of the range.
+    /// Returns a sequence or an epoch, mostly small, at times at the end of the range.
     fn sequence(&mut self) -> u64 {
         match self.byte() {
             255 => u64::MAX,
@@ -252,7 +252,7 @@ impl Script<'_> {
         }
     }
 
-    /// A superblock that this leg could have been given.
+    /// Returns a superblock that this leg could have been given.
     fn superblock(&mut self, leg: usize, count: usize, layout: Layout) -> Superblock {
         let mut made = superblock(leg, count, layout);
         made.sequence = self.sequence();

@@ -1,5 +1,5 @@
-//! What people write: configuration files, `--set` assignments, and the short forms of legs,
-//! exports, sizes and durations on the command line.
+//! Fuzz targets for text that people write: configuration files, `--set` assignments, and the short
+//! forms of legs, exports, sizes and durations on the command line.
 
 use std::fmt::{Debug, Display};
 use std::path::Path;
@@ -12,8 +12,8 @@ use hemi_server::config::Config;
 use hemi_server::config::exports::{Listen, host_and_port};
 use hemi_units::{Size, Time};
 
-/// A file, and after each NUL one `--set` assignment. What is accepted comes back as it was
-/// from the file that `--print-config` would write.
+/// Parses a file, followed by a `--set` assignment after each NUL. A configuration that is accepted
+/// reads back the same from the file that `--print-config` would write.
 pub(crate) fn config(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     let mut parts = text.split('\0');
@@ -29,14 +29,14 @@ pub(crate) fn config(input: &[u8]) {
                 .unwrap_or_else(|error| panic!("{error}, of\n{printed}"));
             assert_eq!(again, config);
             if checked.is_ok() {
-                // What the engine takes from a checked configuration.
+                // The engine takes these from a checked configuration.
                 let _ = config.settings();
             }
         }
     }
 }
 
-/// One text, tried as everything that is one word on the command line.
+/// Parses a text as each kind of value that is one word on the command line.
 pub(crate) fn leg_spec(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     comes_back::<LegSpec>(text);
@@ -55,7 +55,7 @@ pub(crate) fn leg_spec(input: &[u8]) {
     }
 }
 
-/// What is understood is understood the same from what it is shown as.
+/// Checks that a value that is accepted reads back the same from its printed form.
 fn comes_back<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
     match text.parse::<T>() {
         Err(error) => assert!(!error.to_string().is_empty()),

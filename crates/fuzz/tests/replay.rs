@@ -1,5 +1,5 @@
-//! Every fuzz target on every input of its corpus, and on random changes of these. `make fuzz`
-//! looks further, guided by coverage.
+//! Runs every fuzz target on every input of its corpus, and on random changes of these. `make fuzz`
+//! searches further, guided by coverage.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
 
-/// Longest input tried, as under libFuzzer.
+/// The longest input that is tried, as under libFuzzer.
 const INPUT_BYTES_MAX: usize = 8192;
 
 /// A change of an input.
@@ -34,7 +34,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Shown so that it can be put into a test.
+/// An input, printed so that it can be pasted into a test.
 struct Input(Vec<u8>);
 
 impl std::fmt::Debug for Input {

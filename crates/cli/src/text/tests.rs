@@ -1,4 +1,4 @@
-//! Golden screens. `UPDATE_GOLDEN=1 cargo test -p hemi-cli` rewrites them; read the diff.
+//! Tests of golden screens. `UPDATE_GOLDEN=1 cargo test -p hemi-cli` rewrites them. Read the diff.
 
 use hemi_engine::settings::Settings;
 use hemi_server::control::api::{Injected, Latency, Risk, StallCount};

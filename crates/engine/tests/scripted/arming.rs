@@ -1,5 +1,5 @@
-//! Armed regions: dirty in their page though nothing was written there since every whole leg had
-//! flushed it, so that a write to them needs no record first.
+//! Armed regions: they are dirty in their page although every whole leg has flushed all writes to
+//! them, so that the next write needs no record first.
 
 use crate::world::script::{Cache, Landing, What};
 use crate::world::{REGION_BYTES, SECTORS, World, calm, steady_legs};
@@ -11,11 +11,11 @@ use hemi_units::{Extent, MILLISECOND, SECOND};
 
 const A: usize = 0;
 const B: usize = 1;
-/// Sectors of a region.
+/// The number of sectors of a region.
 const REGION: u64 = REGION_BYTES / 512;
 const REGIONS: u64 = SECTORS / REGION;
 
-/// Regions settle soon, and so many may stay dirty.
+/// Returns settings under which regions settle soon, and `regions` of them may stay dirty.
 fn arming(regions: u64) -> Settings {
     Settings {
         resync_bytes: regions * REGION_BYTES,
@@ -25,7 +25,7 @@ fn arming(regions: u64) -> Settings {
     }
 }
 
-/// Counts the records that writes have waited for.
+/// Returns the number of records that writes have waited for.
 fn records(world: &mut World) -> u64 {
     world.status().regions_dirtied
 }
@@ -90,7 +90,7 @@ fn no_more_regions_stay_dirty_than_may_be_compared() {
     assert!(dirty.len() <= 8, "{dirty:?} are dirty on the legs");
 }
 
-/// The regions used last long ago make room, not those in use.
+/// The least recently used regions make room, not those in use.
 #[test]
 fn the_least_recently_used_becomes_clean() {
     let mut world = steady_legs(2, arming(8));
@@ -106,13 +106,13 @@ fn the_least_recently_used_becomes_clean() {
     assert_eq!(records(&mut world), before, "regions 0 and 1 are used all the time");
 }
 
-/// A leg that has just drained a region may have it in its cache alone: it is no authority there.
+/// A leg that has just drained a region may have it only in its cache, so it is no authority there.
 #[test]
 fn only_regions_for_which_a_leg_is_whole_are_armed_under_it() {
     let mut world = steady_legs(2, arming(0));
     world.write(0, 8);
     world.converge();
-    // B misses what is written to region 1, which becomes clean without it.
+    // B misses the write to region 1, which becomes clean without it.
     world.hold(B, What::Writes);
     world.write(REGION, 8);
     world.wait(600 * MILLISECOND);
@@ -120,13 +120,13 @@ fn only_regions_for_which_a_leg_is_whole_are_armed_under_it() {
     world.crash(Some(Cache::Kept), |p| {
         if p.io.leg.index() == B { Landing::Not } else { Landing::Whole }
     });
-    // It gets it from A, and is not flushed for it.
+    // B gets it from A, and is not flushed for it.
     world.settings = arming(REGIONS);
     world.open(&[A, B]).expect("both legs are there");
     world.hold(B, What::Flushes);
     world.wait(50 * MILLISECOND);
     assert_eq!(world.status().legs[B].owed_bytes, 0, "B has drained");
-    // A is away: B decides what is written now.
+    // A is away, so B decides the next writes.
     world.lose_leg(A, Cache::Kept);
     world.submit(Operation::Write, Extent::new(4 * REGION, 8), false);
     world.wait(60 * MILLISECOND);
@@ -140,7 +140,7 @@ fn only_regions_for_which_a_leg_is_whole_are_armed_under_it() {
     world.converge();
 }
 
-/// A region that is armed under a leg which leaves gets another authority before that is recorded.
+/// A region armed under a leg that leaves gets another authority before the leave is recorded.
 #[test]
 fn a_leg_that_leaves_decides_no_armed_region() {
     let mut world = steady_legs(2, arming(REGIONS));
@@ -167,8 +167,8 @@ fn closing_leaves_nothing_armed() {
     assert!(world.recovered().clean);
 }
 
-/// What a block that cannot be read is repaired with goes to the authority of an armed region, and a
-/// write comes before another leg has been given the region: the authority is not to decide it.
+/// The repair of an unreadable block goes to the authority of an armed region, and a write comes
+/// before another leg has been given the region. The authority must not decide it.
 #[test]
 fn an_authority_that_is_being_repaired_takes_no_write_without_a_record() {
     let mut world = steady_legs(2, arming(REGIONS));
@@ -179,7 +179,7 @@ fn an_authority_that_is_being_repaired_takes_no_write_without_a_record() {
     let read = world.submit(Operation::Read, Extent::new(0, 8), false);
     world.wait(MILLISECOND);
     let reading = world.only(authority, What::Reads);
-    // It waits for the read, and goes on as soon as the other leg has answered that.
+    // The write waits for the read, and goes on as soon as the other leg has answered that.
     let write = world.submit(Operation::Write, Extent::new(4, 8), false);
     world.fail(reading);
     world.run_until_answered(SECOND);

@@ -1,5 +1,5 @@
-//! The scenarios that break a naive either-leg-first mirror, one test each, step by step. Two
-//! legs A and B; each test names what goes wrong and asserts what the design demands instead.
+//! The scenarios that break a naive either-leg-first mirror, one test each, step by step. Each test
+//! has two legs A and B, names the fault, and asserts what the design demands instead.
 
 mod authority;
 mod caches;
@@ -17,15 +17,16 @@ use hemi_units::{MICROSECOND, MILLISECOND};
 
 const A: usize = 0;
 const B: usize = 1;
-/// Sectors of a region.
+/// The number of sectors of a region.
 const REGION: u64 = world::REGION_BYTES / 512;
 
-/// Two legs of one steady latency.
+/// Returns two legs of one steady latency.
 fn two_legs(settings: Settings) -> World {
     world::steady_legs(2, settings)
 }
 
-/// Makes `leg` the fastest as far as the engine knows: clean regions get it as authority.
+/// Makes `leg` the fastest as far as the engine knows, so that it becomes the authority of clean
+/// regions.
 fn prefer(world: &mut World, leg: usize) {
     for other in (0..world.disks.len()).filter(|&other| other != leg) {
         world.steady(other, 5 * MILLISECOND);
@@ -45,7 +46,7 @@ fn authority(world: &World, region: usize) -> usize {
     entry.authority().index()
 }
 
-/// The newest sequence durable on a leg for page 0.
+/// Returns the newest sequence durable on a leg for page 0.
 fn page_sequence(world: &World, leg: usize) -> u64 {
     world.recovered().objects[0].durable[leg]
 }
@@ -54,7 +55,7 @@ fn index(leg: usize) -> LegIndex {
     LegIndex(leg as u8)
 }
 
-/// Opens with both legs; from now on regions are cleaned, so that the volume converges.
+/// Opens with both legs. From now on regions are cleaned, so that the volume converges.
 fn reopen(world: &mut World) {
     world.settings.clean_after = 100 * MILLISECOND;
     world.open(&[A, B]).expect("both legs are there");

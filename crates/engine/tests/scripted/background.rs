@@ -1,4 +1,4 @@
-//! Legs are seldom asked, while clients write, for pages and flushes that nobody waits for.
+//! While clients write, legs are seldom asked for pages and flushes that nobody waits for.
 
 use crate::world;
 use crate::world::script::What;
@@ -44,12 +44,12 @@ fn flushes(world: &mut World) -> u64 {
     world.status().legs.iter().map(|leg| leg.flushes.count()).sum()
 }
 
-/// A drive with a cache stands still for a flush, and writers with it.
+/// A drive with a cache stalls for a flush, and writers with it.
 #[test]
 fn legs_flush_seldom_for_what_nobody_waits_for() {
     let mut world = write_for(40 * SECOND);
     let seen = flushes(&mut world);
-    // Each leg once in 256 times 8 ms.
+    // Each leg flushes once in 256 times 8 ms.
     assert!((10..=44).contains(&seen), "{seen} flushes in 40 s");
     // Once clients have stopped, regions settle as soon as they may.
     world.wait(3 * SECOND);
@@ -88,13 +88,13 @@ fn pages_that_nobody_waits_for_are_written_seldom() {
     }
     let pages = written(&mut world) - before;
     assert!((1..=8).contains(&pages), "{pages} pages written in 20 s");
-    // They are not put off for ever.
+    // They are not put off forever.
     world.wait(3 * SECOND);
     assert!(written(&mut world) > before + pages);
 }
 
-/// B is paid what was written while it was silent, and recorded whole after a flush. Nobody waits for that
-/// while A answers, but when A is gone nobody else can take a write there.
+/// B is paid what was written while it was silent, and is recorded whole after a flush. Nobody
+/// waits for that while A answers, but when A is gone only B can take a write there.
 #[test]
 fn a_leg_is_flushed_at_once_for_what_makes_it_whole_when_another_is_missing() {
     let settings = Settings { clean_after: 2 * SECOND, copies_reserve: u64::MAX, ..calm() };
@@ -108,7 +108,7 @@ fn a_leg_is_flushed_at_once_for_what_makes_it_whole_when_another_is_missing() {
     world.write(8, 8);
     world.wait(5 * SECOND);
     world.release(B);
-    // What B owes is read from A after a flush: the next comes once 256 times as long has passed.
+    // B's debt is read from A after a flush. The next flush comes only after 256 times as long.
     world.hold(A, What::Reads);
     world.write(REGION, 8);
     world.flush();

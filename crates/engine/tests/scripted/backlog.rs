@@ -9,7 +9,7 @@ use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
 const A: usize = 0;
 const B: usize = 1;
 
-/// Room for four operations, each of 4 KiB at most, little memory, and a volume with something in it.
+/// Returns a volume with data, little memory, and room for four operations of at most 4 KiB each.
 fn cramped() -> World {
     let limits = Limits { operations_more: 1, operation_bytes: 4096, ..Limits::default() };
     let settings = Settings { requests_max: 3, limits, ..settings() };
@@ -40,7 +40,7 @@ fn fail_reads(world: &mut World, extent: Extent) {
     }
 }
 
-/// A part that fails answers the request: what had no room yet must not be sent for it.
+/// A part that fails answers the request. Parts that had no room yet must not be sent any more.
 #[test]
 fn a_request_that_failed_while_it_was_queued_is_forgotten() {
     let mut world = cramped();
@@ -61,13 +61,13 @@ fn a_request_that_failed_while_it_was_queued_is_forgotten() {
     assert!(world.is_answered(other));
 }
 
-/// A alone has some of what is read, and its session drops. The read has parts that wait for room, and when
-/// all of it has to start over there is no memory for it: it waits for that, and not for a leg as well, or
-/// it would be looked for once B has answered it.
+/// A alone has some of the data to be read, and its session drops. The read has parts that wait for
+/// room, and when it has to start over there is no memory for it. It must then wait only for
+/// memory. If it waited for a leg as well, the engine would look for it after B has answered it.
 #[test]
 fn a_read_that_waits_for_room_does_not_wait_for_a_leg_as_well() {
     let mut world = cramped();
-    // Whatever B has is read from there.
+    // Data that B has is read from B.
     world.steady(A, MILLISECOND);
     for _ in 0..20 {
         world.read(32, 24);
@@ -85,7 +85,7 @@ fn a_read_that_waits_for_room_does_not_wait_for_a_leg_as_well() {
     world.land(to_b);
     world.release(B);
     assert!(world.is_answered(other), "and has left its memory");
-    // Whatever comes next.
+    // Any request that comes next.
     world.read(64, 8);
     assert!(!world.has_failed(queued));
     world.event(A, LegEvent::Back);

@@ -1,4 +1,4 @@
-//! The census of the regions agrees with the status and with what was written.
+//! The census of the regions agrees with the status and with the writes.
 
 use crate::world::script::What;
 use crate::world::{REGION_BYTES, SECTORS, World, calm, steady_legs};
@@ -7,7 +7,7 @@ use hemi_engine::settings::Settings;
 use hemi_engine::status::RegionCounts;
 use hemi_units::MILLISECOND;
 
-/// Sectors of a region.
+/// The number of sectors of a region.
 const REGION: u64 = REGION_BYTES / 512;
 const REGIONS: u32 = (SECTORS / REGION) as u32;
 

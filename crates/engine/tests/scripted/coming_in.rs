@@ -1,5 +1,5 @@
-//! A leg that was out has drained and is being taken in: the record that says so is on its way,
-//! and clients go on writing meanwhile.
+//! A leg that was out has drained and is coming in: the record of that is in flight, and clients go
+//! on writing.
 
 use crate::world::script::{Landing, What};
 use crate::world::{SECTORS, World, settings};
@@ -10,8 +10,8 @@ use hemi_engine::settings::Settings;
 use hemi_engine::status::LegState;
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 
-/// Every region is dirty, so that writes need no metadata, and leg 1, which was out, is being
-/// taken in: of the record that says so nothing ends on leg `held`.
+/// Returns a world in which every region is dirty, so that writes need no metadata, and leg 1,
+/// which was out, is coming in. Metadata writes of that record do not end on leg `held`.
 fn coming_in(held: usize) -> World {
     let calm = Settings { clean_after: 20 * SECOND, dirty_regions_max: 64, ..settings() };
     let mut world = World::new(7, 2, calm);
@@ -43,7 +43,7 @@ fn coming_in(held: usize) -> World {
     world
 }
 
-/// Far more writes than the exposure bound lets in, with what is sent to leg 1 of them held.
+/// Writes far more than the exposure bound lets in, with the writes to leg 1 held.
 fn write_too_much(world: &mut World) {
     world.hold(1, What::Writes);
     for number in 0..40 {
@@ -122,8 +122,8 @@ fn a_leg_that_is_silent_as_it_is_taken_in_comes_in_later() {
     world.read_everything();
 }
 
-/// Else leg 0, started without it after a crash, would go on in a generation of its own, and the
-/// two could not be told from a fork.
+/// Otherwise leg 0, started without it after a crash, would go on in a generation of its own, and
+/// the two could not be told from a fork.
 #[test]
 fn a_leg_does_not_hear_alone_that_it_is_in() {
     let mut world = coming_in(0);
@@ -139,7 +139,7 @@ fn a_leg_does_not_hear_alone_that_it_is_in() {
     world.read_everything();
 }
 
-/// Else leg 0, which alone has heard of it, would wait for leg 1 at the next start.
+/// Otherwise leg 0, which alone has the record, would wait for leg 1 at the next start.
 #[test]
 fn a_volume_closes_when_a_leg_that_is_taken_in_has_heard_of_it() {
     let mut world = coming_in(1);

@@ -1,5 +1,5 @@
-//! Comparing after an unclean stop: what a leg owes is read on both sides, and only what differs is
-//! written.
+//! Comparing after an unclean stop: a leg's debts are read on both sides, and only blocks that
+//! differ are written.
 
 use crate::world::script::{Cache, Landing, What};
 use crate::world::{REGION_BYTES, World, settings};
@@ -9,10 +9,11 @@ use hemi_units::{Extent, MILLISECOND};
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
-/// Sectors of a region.
+/// The number of sectors of a region.
 const REGION: u64 = REGION_BYTES / 512;
 
-/// A volume that was killed with so many dirty regions, of which both legs have everything.
+/// Returns a volume that was killed with `regions` dirty regions, of which both legs have
+/// everything.
 fn killed(settings: Settings, regions: u64) -> World {
     let mut world = World::new(1, 2, settings);
     world.steady(FAST, 50_000);
@@ -29,7 +30,7 @@ fn reopen(world: &mut World) {
     world.open(&[FAST, SLOW]).expect("both legs are there");
 }
 
-/// Bytes that were compared for the slow leg and found equal, and bytes that were written.
+/// Returns the bytes compared for the slow leg and found equal, and the bytes written.
 fn compared_and_written(world: &mut World) -> (u64, u64) {
     let leg = &world.status().legs[SLOW];
     (leg.compared_bytes, leg.drained_bytes)
@@ -73,7 +74,7 @@ fn a_leg_that_was_not_whole_is_written() {
     assert_eq!(compared_and_written(&mut world).0, 0);
 }
 
-/// What is equal may be so in a cache only: the leg is not whole before it has flushed.
+/// Equal data may be in a cache only: the leg is not whole before it has flushed.
 #[test]
 fn what_is_equal_may_not_be_durable() {
     let mut world = killed(settings(), 2);
@@ -87,8 +88,8 @@ fn what_is_equal_may_not_be_durable() {
     world.converge();
 }
 
-/// After a failed flush a drive may still show what it will not keep: what was to be compared is
-/// written instead.
+/// After a failed flush a drive may still show data that it will not keep. It is written instead of
+/// compared.
 #[test]
 fn a_lost_cache_ends_comparing() {
     let mut world = killed(Settings { leg_window: 1, ..settings() }, 4);
@@ -138,7 +139,8 @@ fn a_write_over_what_is_being_compared_is_not_lost() {
     world.read_everything();
 }
 
-/// Clients come back soon after a kill. Until then the legs' windows are not filled with comparing either.
+/// Clients come back soon after a kill. Until then the legs' windows are not filled with comparing
+/// either.
 #[test]
 fn the_first_client_after_a_start_finds_the_legs_free() {
     let settings = Settings { drain_bytes: 64 << 10, leg_window: 32, ..settings() };

@@ -1,4 +1,4 @@
-//! Settings that change while the volume is served: whatever the moment, no promise is broken by it.
+//! Settings that change while the volume is served: at no moment may this break a promise.
 
 use crate::world::script::What;
 use crate::world::{LONG, Random, SECTORS, World, calm, settings, steady_legs};
@@ -11,13 +11,13 @@ const A: usize = 0;
 const B: usize = 1;
 const SECTOR: u64 = 512;
 
-/// Gives the engine other settings. They are those of the next start, too.
+/// Gives the engine other settings, which also hold for the next start.
 fn configure(world: &mut World, settings: Settings) -> Result<(), CommandError> {
     let token = 1 << 40 | world.commands.len() as u64;
     let now = world.now;
     world.engine().command(now, token, Command::Configure { settings });
     world.take_actions();
-    // At the latest when the volume is open.
+    // It ends when the volume is open, at the latest.
     while !world.commands.contains_key(&token) {
         assert!(world.step(now + 60 * SECOND), "the command does not end");
     }
@@ -69,7 +69,7 @@ impl Cap {
     fn new(world: &mut World) -> Cap {
         let status = world.status();
         let before: Vec<u64> = world.requests.keys().copied().collect();
-        // Each is held by one leg only at worst, and may have come to be so in parts.
+        // At worst each is held by one leg only, and may have come to be so in parts.
         let let_in: u64 = world.requests.values().map(|r| r.extent.sectors() * SECTOR).sum();
         Cap { bytes: status.exposure_bytes + 2 * let_in, before }
     }
@@ -154,7 +154,7 @@ fn settings_may_change_at_any_moment() {
     }
 }
 
-/// The engine is where it was without the command.
+/// With the same settings again the engine goes on as without the command.
 #[test]
 fn the_same_settings_again_change_nothing() {
     let run = |again: bool| {
@@ -176,7 +176,7 @@ fn the_same_settings_again_change_nothing() {
     assert_eq!(run(false), run(true));
 }
 
-/// Writers wait under a bound that has come to lie below what is exposed, and nobody's data is touched.
+/// Writers wait under a bound that is now below the exposure, and no data is touched.
 #[test]
 fn a_bound_below_what_is_exposed_holds_writers_back_until_it_is_paid() {
     let mut world = steady_legs(2, Settings { exposure_bytes: 1 << 20, ..calm() });
@@ -206,7 +206,7 @@ fn a_bound_below_what_is_exposed_holds_writers_back_until_it_is_paid() {
     assert!(world.is_answered(write), "it is paid");
 }
 
-/// A wait limit that was lowered holds for what is in flight already.
+/// A wait limit that was lowered holds for I/O already in flight.
 #[test]
 fn a_lower_wait_limit_holds_for_what_is_under_way() {
     let long = Settings { wait_floor: 10 * SECOND, wait_ceiling: 10 * SECOND, ..calm() };
@@ -225,12 +225,12 @@ fn a_lower_wait_limit_holds_for_what_is_under_way() {
     assert!(world.is_answered(write), "the leg is frozen, and another decides");
 }
 
-/// What waits for a rule that no longer holds goes on at once.
+/// A write that waits because of a rule that no longer holds goes on at once.
 #[test]
 fn a_write_goes_on_once_the_policy_allows_it() {
     let mut world = steady_legs(2, Settings { policy: Policy::All, ..calm() });
     world.write(0, 8);
-    // Whichever decides the region is not the one that holds the write up.
+    // The leg that decides the region is not the one that holds the write up.
     let other = [A, B].into_iter().find(|&leg| world.status().legs[leg].authority_regions == 0);
     world.hold(other.expect("one decides"), What::Writes);
     let write = world.submit(Operation::Write, Extent::new(0, 8), false);

@@ -1,4 +1,4 @@
-//! Flushes that have to reach several legs: what counts as being on a leg.
+//! Flushes that have to reach several legs, and the rules by which data counts as being on a leg.
 
 use crate::world;
 use crate::world::script::{Cache, Landing, What};
@@ -11,7 +11,7 @@ use hemi_units::{Extent, MILLISECOND, SECOND};
 
 const A: usize = 0;
 const B: usize = 1;
-/// Two legs, both of which a flush has to reach.
+/// Returns two legs, both of which a flush has to reach.
 fn two_copies() -> World {
     two_copies_with(strict())
 }
@@ -24,7 +24,7 @@ fn two_copies_with(settings: Settings) -> World {
     steady_legs(2, settings)
 }
 
-/// The leg lets go of what it was given, and answers from now on.
+/// Ends the leg's held I/O, and lets it answer from now on.
 fn let_go(world: &mut World, leg: usize) {
     world.release(leg);
     world.wait(SECOND);
@@ -34,7 +34,7 @@ fn let_go(world: &mut World, leg: usize) {
 fn a_write_with_fua_into_a_clean_region_is_on_both_legs() {
     let mut world = two_copies();
     world.hold(B, What::Writes);
-    // It is sent only once the intent is durable, later than it was accepted.
+    // The write is sent only once the intent is durable, later than it was accepted.
     let write = world.submit(Operation::Write, Extent::new(0, 8), true);
     world.wait(LONG);
     assert!(!world.is_answered(write), "B has nothing of it");
@@ -42,7 +42,8 @@ fn a_write_with_fua_into_a_clean_region_is_on_both_legs() {
     assert!(world.is_answered(write) && !world.has_failed(write));
 }
 
-/// Leg B owes an acknowledged write, behind another that is in flight to it. Returns the latter.
+/// Makes leg B owe an acknowledged write, behind another that is in flight to it. Returns the
+/// latter.
 fn with_a_debt(world: &mut World) -> IoId {
     world.write(0, 8);
     world.wait(MILLISECOND);
@@ -62,7 +63,7 @@ fn a_newer_write_over_a_debt_does_not_make_a_leg_catch_up() {
     world.hold(A, What::Flushes);
     let flush = world.submit(Operation::Flush, Extent::default(), false);
     world.wait(MILLISECOND);
-    // Over what B owes, and on no leg yet.
+    // It covers B's debt, and is on no leg yet.
     world.hold(A, What::Writes);
     let newer = world.submit(Operation::Write, Extent::new(0, 8), false);
     world.wait(MILLISECOND);
@@ -95,8 +96,8 @@ fn what_is_being_read_for_a_leg_is_not_on_it() {
     assert!(world.is_answered(flush) && !world.has_failed(flush));
 }
 
-/// B has everything a flush covers, and loses its cache before it has flushed that. For another
-/// flush it does so when it is back, before it has been given again what it lost.
+/// B has everything that a flush covers, and loses its cache before it has flushed it. B ends
+/// another flush when it is back, before it has been given the lost data again.
 #[test]
 fn a_flush_before_a_lost_write_is_back_does_not_make_it_durable() {
     let mut world = two_copies();
@@ -125,7 +126,8 @@ fn a_flush_before_a_lost_write_is_back_does_not_make_it_durable() {
     }
 }
 
-/// B is frozen by a write that is not answered, and owes another, which a flush covers.
+/// A world in which B is frozen by a write that is not answered, and owes another, which a flush
+/// covers.
 struct Behind {
     world: World,
     /// The write that B does not answer.
@@ -146,7 +148,7 @@ impl Behind {
         Behind { world, unanswered, flush }
     }
 
-    /// Writes over what B owes. B answers again and is given that, and A has not got it yet.
+    /// Writes over B's debt. B answers again and is given that write, while A has not got it yet.
     fn write_over(&mut self) -> u64 {
         self.world.hold(A, What::Writes);
         let newer = self.world.submit(Operation::Write, Extent::new(0, 8), false);
@@ -158,7 +160,7 @@ impl Behind {
     }
 }
 
-/// B lacks what a flush covers. A write over that makes what B owes younger than the flush.
+/// B lacks data that a flush covers. A write over it makes B's debt younger than the flush.
 #[test]
 fn what_a_newer_write_takes_the_place_of_has_been_lacked_for_longer() {
     let Behind { mut world, unanswered, flush } = Behind::new();
@@ -172,7 +174,7 @@ fn what_a_newer_write_takes_the_place_of_has_been_lacked_for_longer() {
     assert!(world.is_answered(flush) && !world.has_failed(flush));
 }
 
-/// As above, and the newer write is in flight to B when it is acknowledged.
+/// The same, with the newer write in flight to B when it is acknowledged.
 #[test]
 fn a_write_in_flight_over_a_debt_has_been_lacked_for_as_long_as_that() {
     let mut behind = Behind::new();
@@ -193,7 +195,7 @@ fn a_write_in_flight_over_a_debt_has_been_lacked_for_as_long_as_that() {
 /// A write to B fails and is tried again, after a younger one that is in flight by then.
 #[test]
 fn what_is_tried_again_behind_a_younger_write_is_still_lacked() {
-    /// A write that failed is tried again after so long.
+    /// The time after which a failed write is tried again.
     const RETRIED: u64 = 20 * MILLISECOND;
     let mut world = two_copies();
     world.hold(B, What::Writes);
@@ -213,7 +215,7 @@ fn what_is_tried_again_behind_a_younger_write_is_still_lacked() {
     assert!(world.is_answered(flush) && !world.has_failed(flush));
 }
 
-/// B lacks what a flush covers, and a write over that fails on both legs.
+/// B lacks data that a flush covers, and a write over it fails on both legs.
 #[test]
 fn what_a_failed_write_takes_the_place_of_is_still_lacked() {
     let mut behind = Behind::new();
@@ -230,12 +232,12 @@ fn what_a_failed_write_takes_the_place_of_is_still_lacked() {
     assert!(world.is_answered(flush) && !world.has_failed(flush));
 }
 
-/// Regions are cleaned soon, and sooner without a leg that is silent.
+/// Returns settings under which regions are cleaned soon, and sooner without a leg that is silent.
 fn soon_clean() -> Settings {
     Settings { clean_after: 100 * MILLISECOND, ..strict() }
 }
 
-/// B has everything again, but its own metadata still says that it is not whole: alone, it would
+/// B has everything again, but its own metadata still says that it is not whole. Alone, it would
 /// have lost the region.
 #[test]
 fn a_leg_does_not_count_before_it_says_itself_that_it_is_whole() {
@@ -256,7 +258,7 @@ fn a_leg_does_not_count_before_it_says_itself_that_it_is_whole() {
     assert_eq!(world.without_engine().promote(B), []);
 }
 
-/// What was lost has been rewritten, and A has it. But A's own list still says that it is lost.
+/// A lost extent has been rewritten, and A has the data. But A's own list still records it as lost.
 #[test]
 fn a_leg_does_not_count_while_it_names_as_lost_what_has_been_rewritten() {
     // Debts keep no copy.
@@ -300,8 +302,8 @@ fn a_silent_leg_stays_whole_where_it_has_everything() {
     assert!(!world.recorded(2).is_whole(LegIndex(B as u8)), "which B has nothing of");
 }
 
-/// Records of clean regions stay in use for what B owes there, more of them than are looked at
-/// in a tick.
+/// Records of clean regions stay in use for B's debts there, and there are more of them than a tick
+/// examines.
 #[test]
 fn regions_become_clean_behind_those_that_wait_for_a_leg() {
     const PINNED: u64 = 5;
@@ -318,7 +320,7 @@ fn regions_become_clean_behind_those_that_wait_for_a_leg() {
     assert_eq!(world.status().dirty_regions, 0, "behind the records that B's debts keep");
 }
 
-/// A page that had landed on one leg alone when hemi was killed.
+/// A page had landed on one leg alone when hemi was killed.
 #[test]
 fn a_flush_after_a_crash_waits_for_the_pages_that_a_leg_missed() {
     let mut world = two_copies();
@@ -337,8 +339,8 @@ fn a_flush_after_a_crash_waits_for_the_pages_that_a_leg_missed() {
     assert!(world.is_answered(flush) && !world.has_failed(flush));
 }
 
-/// B's medium has just failed to read a block, which is read from A. What B is given next of this kind
-/// is held. Returns the client's read, too.
+/// B's medium has just failed to read a block, which is read from A. B's next I/O of this kind is
+/// held. Returns the client's read, too.
 fn with_a_bad_block_on_b(held: What) -> (World, u64) {
     let mut world = two_copies_with(soon_clean());
     world.write(0, 8);
@@ -365,8 +367,8 @@ fn a_leg_stays_whole_while_a_block_is_repaired() {
     assert!(!world.recorded(0).is_dirty() && world.recorded(0).is_whole(LegIndex(B as u8)));
 }
 
-/// B falls silent right after a block was repaired that its medium could not read, and before it has
-/// flushed that: it holds what it held before.
+/// B falls silent right after an unreadable block was repaired, and before it has flushed that. It
+/// holds what it held before.
 #[test]
 fn a_silent_leg_stays_whole_where_a_block_was_repaired() {
     let (mut world, read) = with_a_bad_block_on_b(What::Flushes);
@@ -374,7 +376,7 @@ fn a_silent_leg_stays_whole_where_a_block_was_repaired() {
     assert!(world.is_answered(read) && !world.has_failed(read));
     let repaired = |notice: &Notice| matches!(notice, Notice::Repaired { leg: LegIndex(1), .. });
     assert!(world.notices.iter().any(repaired), "B has the block again");
-    // It is silent while the region becomes clean, and then hears that it has.
+    // B is silent while the region becomes clean, and hears of it later.
     world.hold(B, What::Anything);
     world.submit(Operation::Write, Extent::new(2 * world::REGION_BYTES / 512, 8), false);
     world.wait(SECOND);
@@ -385,7 +387,8 @@ fn a_silent_leg_stays_whole_where_a_block_was_repaired() {
     world.read_everything();
 }
 
-/// B's session drops and is back at the very moment at which it was sent a flush, which ends later.
+/// B's session drops and reconnects at the very moment at which it was sent a flush, which ends
+/// later.
 #[test]
 fn a_flush_of_a_session_that_dropped_is_not_taken_for_a_later_one() {
     let mut world = two_copies();

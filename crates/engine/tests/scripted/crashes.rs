@@ -1,6 +1,6 @@
-//! A crash at every step: short fixed workloads, stopped after every single thing that
-//! happens, by a kill and by power cuts, with every metadata write then in flight landed, not
-//! landed, and torn; recovered, read, run on a little, crashed again.
+//! A crash at every step. Short fixed workloads are stopped after every single event, by a kill and
+//! by power cuts, with every metadata write in flight then landed, not landed, and torn. The volume
+//! is recovered, read, run on a little, and crashed again.
 
 use crate::world;
 use crate::world::disk::Disk;
@@ -16,13 +16,13 @@ use hemi_units::{Extent, MICROSECOND, MILLISECOND};
 const A: usize = 0;
 const B: usize = 1;
 const REGION: u64 = world::REGION_BYTES / 512;
-/// More metadata writes than this in flight at once are not landed independently.
+/// The most metadata writes in flight that land independently.
 const VARIED: u32 = 3;
 
-/// Crashes per state and landing, each with data landing another way.
+/// The number of crashes per state and landing, each with data landing another way.
 const ROUNDS: u32 = 3;
 
-/// What happens at a given time, in microseconds.
+/// An action at a given time, in microseconds.
 type Step = (u64, fn(&mut World));
 
 fn workload_settings() -> Settings {
@@ -160,7 +160,7 @@ fn start(seed: u64, settings: Settings) -> World {
     world
 }
 
-/// Every way in which up to [`VARIED`] metadata writes in flight can land.
+/// Returns every way in which up to [`VARIED`] metadata writes in flight can land.
 fn landings(metadata: u32) -> Vec<Vec<Landing>> {
     let each =
         [Landing::Whole, Landing::Not, Landing::Torn(0b0000_0011), Landing::Torn(0b1111_1000)];
@@ -170,7 +170,7 @@ fn landings(metadata: u32) -> Vec<Vec<Landing>> {
         .collect()
 }
 
-/// Crashes a copy of the world in one way, recovers and checks; then again a little later.
+/// Crashes a copy of the world in one way, recovers and checks it, and again a little later.
 fn crash_and_check(world: &World, cache: Option<Cache>, metadata: &[Landing], seed: u64) {
     let mut copy = world.without_engine();
     copy.random = Random(seed);

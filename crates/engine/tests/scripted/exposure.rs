@@ -1,4 +1,4 @@
-//! P5 and its price: what counts as exposed, and who waits for it.
+//! P5 and its price: the data that counts as exposed, and the requests that wait for it.
 
 use crate::world;
 use crate::world::script::{Landing, What};
@@ -21,7 +21,7 @@ fn what_a_newer_write_takes_the_place_of_is_exposed_until_it_has_landed() {
     }
     assert!(world.requests.is_empty(), "acknowledged on A alone");
     let before = world.only(B, What::Writes);
-    // Over four of the eight sectors that B owes, and on no leg yet.
+    // It covers four of the eight sectors that B owes, and is on no leg yet.
     world.hold(A, What::Writes);
     let newer = world.submit(Operation::Write, Extent::new(4, 64), false);
     world.land(before);
@@ -35,7 +35,8 @@ fn what_a_newer_write_takes_the_place_of_is_exposed_until_it_has_landed() {
     assert_eq!(world.status().exposure_bytes, 0);
 }
 
-/// A region that B owes as a whole stays owed while a write is under way that takes the place of a part.
+/// A region that B owes as a whole stays owed while a write that replaces a part of it is in
+/// flight.
 #[test]
 fn what_a_newer_write_takes_the_place_of_in_an_owed_region_is_owed() {
     let mut world = steady_legs(2, Settings { leg_window: 1, ..calm() });
@@ -78,7 +79,7 @@ fn reads_go_on_while_writers_wait_at_the_bound() {
     assert!(!world.has_failed(read));
 }
 
-/// Two legs with regions of 1 MiB, checked at the end of a test only.
+/// Returns two legs with regions of 1 MiB, checked only at the end of a test.
 fn of_long_regions(settings: Settings) -> World {
     let shape = Shape { volume_bytes: 64 << 20, region_bytes: 1 << 20, ..Shape::default() };
     let mut world = World::of_shape(1, 2, settings, shape);
@@ -86,7 +87,7 @@ fn of_long_regions(settings: Settings) -> World {
     world
 }
 
-/// A write each to many regions, while a leg is frozen.
+/// Sends one write to each of many regions, while a leg is frozen.
 fn write_sparsely(mode: ExposureMode) {
     const REGIONS: u64 = 1200;
     let settings =
@@ -123,8 +124,8 @@ fn sparse_writes_beside_a_frozen_leg_do_not_run_out_of_records() {
     write_sparsely(ExposureMode::FallBehind);
 }
 
-/// One leg loses sight of one request in three for five seconds. Each of them makes the exposure old,
-/// and slower writers would make it no younger.
+/// One leg loses sight of one request in three for five seconds. Each of them makes the exposure
+/// old, and slower writers would make it no younger.
 #[test]
 fn writers_are_not_slowed_for_requests_that_a_leg_has_lost_sight_of() {
     let settings = Settings { requests_max: 256, exposure_bytes: 64 << 20, ..Settings::default() };
@@ -135,14 +136,14 @@ fn writers_are_not_slowed_for_requests_that_a_leg_has_lost_sight_of() {
     let begun = world.now;
     while world.now.since(begun) < 60 * SECOND {
         if world.now.since(begun) > 3 * SECOND {
-            // It is known by now how fast the leg is else.
+            // By now the leg's usual speed is known.
             world.behaviour[B].lost_sight = (3, 5 * SECOND);
         }
         for operation in [Operation::Write, Operation::Read] {
             let start = world.random.below(world.sectors / 8) * 8;
             world.submit(operation, Extent::new(start, 8), false);
         }
-        // All answered by the time the next two come: nobody waits for B.
+        // All are answered by the time the next two come: nobody waits for B.
         world.wait(6 * MILLISECOND);
         assert!(world.requests.is_empty(), "{:?}", world.requests);
     }
@@ -171,7 +172,7 @@ fn writers_are_not_slowed_before_the_bound_is_near() {
         assert!(world.now.since(begun) < 30 * MILLISECOND, "{:?}", world.now.since(begun));
         assert!(!world.status().throttling);
     }
-    // And near it they are.
+    // Near the bound they are slowed.
     for _ in 0..200 {
         world.submit(Operation::Write, Extent::new(at, 8), false);
         at += 8;
@@ -183,7 +184,8 @@ fn writers_are_not_slowed_before_the_bound_is_near() {
     assert!(world.status().exposure_bytes <= bound);
 }
 
-/// Far below the bound in bytes, but more than the leg that owes it pays within the bound in age.
+/// The exposure is far below the bound in bytes, but more than the leg that owes it pays within the
+/// bound in age.
 #[test]
 fn writers_are_slowed_where_a_leg_cannot_pay_in_time() {
     let settings = Settings {
@@ -217,8 +219,8 @@ fn writers_are_slowed_where_a_leg_cannot_pay_in_time() {
     assert!(status.exposure_peak < 2 << 20, "{} bytes exposed", status.exposure_peak);
 }
 
-/// What a leg does not answer for makes the exposure old, and is shown. Slower writers would make it no
-/// younger.
+/// Requests that a leg does not answer make the exposure old, which is shown. Slower writers would
+/// make it no younger.
 #[test]
 fn a_request_that_a_leg_has_lost_sight_of_slows_no_writer() {
     let settings = Settings { exposure_age: 5 * SECOND, owed_extents_max: 8192, ..calm() };

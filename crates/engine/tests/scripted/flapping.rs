@@ -1,4 +1,4 @@
-//! Legs that flap: that pass their wait limit by a little, and answer all the same.
+//! Legs that flap: they pass their wait limit by a little, and answer all the same.
 
 use crate::world::script::{Cache, What};
 use crate::world::{SECTORS, World, settings};
@@ -10,10 +10,11 @@ use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
 const A: usize = 0;
 const B: usize = 1;
 const LIMIT: u64 = 20 * MILLISECOND;
-/// What passes the limit by as little as an I/O can.
+/// A time that passes the limit by as little as an I/O can.
 const BARELY_LATE: u64 = LIMIT + 50 * MICROSECOND;
 
-/// The wait limits begin at 20 ms; nothing is cleaned, marked out or throttled meanwhile.
+/// Returns settings whose wait limits begin at 20 ms, with nothing cleaned, marked out or throttled
+/// meanwhile.
 fn calm() -> Settings {
     Settings {
         wait_floor: LIMIT,
@@ -28,7 +29,7 @@ fn calm() -> Settings {
     }
 }
 
-/// Two fast legs with enough history for limits of their own.
+/// Returns two fast legs with enough history for limits of their own.
 fn two_legs(settings: Settings) -> World {
     let mut world = World::new(1, 2, settings);
     for leg in [A, B] {
@@ -38,7 +39,7 @@ fn two_legs(settings: Settings) -> World {
     world
 }
 
-/// Sends a write each `gap`, answered or not, for `time`.
+/// Sends a write every `gap`, answered or not, for `time`.
 fn write_each(world: &mut World, gap: u64, time: u64) {
     let end = world.now + time;
     let mut block = 0;
@@ -66,7 +67,7 @@ fn a_leg_at_its_limit_raises_the_limit() {
     assert!(limit > BARELY_LATE, "to {limit} ns");
 }
 
-/// A single freeze, however short, says nothing of what is usual.
+/// A single freeze, however short, tells nothing of a leg's usual speed.
 #[test]
 fn one_late_write_does_not_raise_the_limit() {
     let mut world = two_legs(calm());
@@ -80,8 +81,8 @@ fn one_late_write_does_not_raise_the_limit() {
     assert_eq!(world.status().legs[B].write_wait_limit, LIMIT);
 }
 
-/// Where the limit cannot rise. Each of the writes under way passes it by itself, a moment after
-/// the leg has answered the one before.
+/// The limit cannot rise. Each of the writes in flight passes it by itself, a moment after the leg
+/// has answered the one before.
 #[test]
 fn flaps_of_one_trouble_do_not_lengthen_the_probation() {
     let mut world = two_legs(Settings { wait_ceiling: LIMIT, ..calm() });
@@ -104,15 +105,15 @@ fn flaps_of_one_trouble_do_not_lengthen_the_probation() {
     assert!(reads_go_to_b(&mut world), "its probation is over");
 }
 
-/// Returns whether a read is sent to leg B, where both have what is read.
+/// Returns true if a read of data that both legs have is sent to leg B.
 fn reads_go_to_b(world: &mut World) -> bool {
     let before = world.status().legs[B].read_bytes;
     world.read(SECTORS - 8, 8);
     world.status().legs[B].read_bytes > before
 }
 
-/// B alone has copies of what it owes, in memory; C lost what it had, and A, which has all of
-/// it, is silent. B is paid though it takes longer than its limit for everything.
+/// B alone has copies of what it owes, in memory. C lost what it had, and A, which has all of it,
+/// is silent. B is paid though it takes longer than its limit for everything.
 #[test]
 fn a_leg_that_is_always_late_is_paid() {
     const C: usize = 2;
@@ -127,7 +128,7 @@ fn a_leg_that_is_always_late_is_paid() {
     world.hold(B, What::Anything);
     world.write(0, 8);
     world.wait(2 * LIMIT);
-    // Scattered, so that one large write pays them best.
+    // The writes are scattered, so that one large write pays them best.
     for write in 1..=16 {
         world.write(write * 16, 8);
     }

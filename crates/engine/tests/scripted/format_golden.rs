@@ -1,8 +1,8 @@
-//! Format version 1, byte for byte, for ever.
+//! Format version 1, byte for byte, forever.
 //!
-//! The fixtures were written by `fixtures/make-format-v1.py`, which shares no code with hemi.
-//! If one of these tests fails the format has changed: that takes a new version number, and
-//! code that still reads these.
+//! The fixtures were written by `fixtures/make-format-v1.py`, which shares no code with hemi. If
+//! one of these tests fails, the format has changed. That takes a new version number, and code that
+//! still reads these.
 
 use hemi_engine::format::block::{self, BlockState, Kind};
 use hemi_engine::format::lost::{self, LostHeader};

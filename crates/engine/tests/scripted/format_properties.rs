@@ -1,4 +1,4 @@
-//! What must hold of every block, whatever is in it and whatever happens to it.
+//! Properties that must hold of every block, whatever its contents and whatever happens to it.
 
 use hemi_engine::format::LedgerMark;
 use hemi_engine::format::block::{self, BlockState, Kind};
@@ -120,7 +120,7 @@ fn plain_superblock() -> Superblock {
     }
 }
 
-/// A sealed superblock with some bytes changed and sealed again: intact, but wrong.
+/// Decodes a sealed superblock with some bytes changed and sealed again: intact, but wrong.
 fn forged(offset: usize, bytes: &[u8]) -> Result<Superblock, SuperblockError> {
     let mut block = block::blank();
     plain_superblock().encode(&mut block, 0);
@@ -226,7 +226,7 @@ proptest! {
         prop_assert_eq!(state, BlockState::Damaged { newest: Some(5) });
     }
 
-    /// The checksum is no obstacle here: what is judged is what the payload says.
+    /// The checksum is no obstacle here: the payload itself is judged.
     #[test]
     fn sealed_nonsense_never_panics(mut block in arbitrary_block(), keep in 0usize..200) {
         let mut genuine = block::blank();
@@ -373,7 +373,7 @@ fn the_oldest_ancestor_falls_off() {
     assert_eq!(ancestry.find([2; 16]), Some(Ancestor { generation: [2; 16], sequence: 2 }));
 }
 
-/// Whoever goes on counting from what a drive holds must not overflow.
+/// A counter that goes on from a drive's value must not overflow.
 #[test]
 fn sequences_at_the_end_of_the_range_are_damage() {
     let mut block = block::blank();

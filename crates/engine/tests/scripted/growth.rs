@@ -8,7 +8,7 @@ use hemi_engine::recovery::{Growth, GrowthError, LegImage, Opening, assess, grow
 use proptest::prelude::*;
 
 const REGION: u64 = 1 << 20;
-/// Regions in a page.
+/// The number of regions in a page.
 const PAGE: u64 = 1736;
 const IDS: [[u8; 16]; 2] = [[1; 16], [2; 16]];
 
@@ -81,13 +81,14 @@ fn new_regions_are_behind_the_old_ones() {
     assert_eq!(opening.table[..10], [old; 10]);
     let new = RegionEntry::new(0b01, false, LegIndex(0));
     assert_eq!(opening.table[10..], vec![new; (2 * PAGE + 5 - 10) as usize]);
-    // A second time, from there.
+    // It grows a second time, from there.
     let growth = grow(&opening, bytes + 4096, 0b11).unwrap();
     carry_out(&growth, &mut legs);
     assert_eq!(opened(&legs).table.len() as u64, 2 * PAGE + 6);
 }
 
-/// Legs differ behind the end of a volume: where its last region was short, not all that were whole are.
+/// Legs differ behind the end of a volume. Where its last region was short, not every leg that was
+/// whole stays so.
 #[test]
 fn a_last_region_that_was_short_stays_whole_where_legs_are_alike() {
     let layout = Layout::new(REGION + 4096, REGION).unwrap();
@@ -152,7 +153,7 @@ fn the_largest_size_has_the_same_data_offset() {
 }
 
 proptest! {
-    /// The power fails within a step: each of its blocks is written, not written, or written in part.
+    /// Power is cut within a step: each of its blocks is written, not written, or written in part.
     #[test]
     fn a_power_cut_leaves_the_old_size_or_the_new_one(
         regions in 1_u64..2 * PAGE,
@@ -178,7 +179,7 @@ proptest! {
         prop_assert!(grown || opening.table.len() as u64 == regions);
         prop_assert!(grown || step < 3);
         prop_assert!(!grown || step >= 2);
-        // A leg that does not know the new size is not believed, unless it is the only whole one.
+        // A leg that does not know the new size is not trusted, unless it is the only whole one.
         let doubted = opening.doubted;
         for (region, entry) in opening.table.iter().enumerate() {
             let before = if (region as u64) < regions { old } else { new };
@@ -186,7 +187,7 @@ proptest! {
             prop_assert!(entry.whole() == before.whole() || entry.whole() == believed);
             prop_assert!(entry.whole() != 0 && !entry.is_dirty());
         }
-        // Where no leg is doubted, it can go on by itself.
+        // Where no leg is doubted, growth can go on by itself.
         if doubted == 0 && !grown {
             prop_assert!(grow(&opening, (regions + more) * REGION, new_whole).is_ok());
         }

@@ -1,5 +1,5 @@
-//! After an unclean stop the authority of a region is gone for good before anybody has been compared
-//! with it: the engine halts, and records nothing as lost.
+//! After an unclean stop the authority of a region is gone for good before any leg has been
+//! compared with it. The engine halts, and records nothing as lost.
 
 use crate::world::script::{Cache, Landing, What};
 use crate::world::{REGION_BYTES, World, calm, settings};
@@ -10,17 +10,17 @@ use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
-/// Sectors of a region.
+/// The number of sectors of a region.
 const REGION: u64 = REGION_BYTES / 512;
 
-/// Opens a volume after a kill with three dirty regions, which the slow leg cannot be compared in,
+/// Opens a volume after a kill with three dirty regions. The slow leg cannot be compared there,
 /// since it answers no read.
 fn uncompared(world: World) -> World {
     uncompared_in(world, 3, &[SLOW])
 }
 
-/// Opens a volume after a kill with so many dirty regions, decided by the fast leg. These others answer
-/// no read.
+/// Opens a volume after a kill with `regions` dirty regions, decided by the fast leg. The legs
+/// `others` answer no read.
 fn uncompared_in(mut world: World, regions: u64, others: &[usize]) -> World {
     world.steady(FAST, 50_000);
     for &other in others {
@@ -78,7 +78,7 @@ fn what_has_not_been_compared_is_not_lost_with_its_authority() {
     }
 }
 
-/// With the removed leg's device go regions that another leg has, and would decide.
+/// The removed leg takes regions with it that another leg has, and would decide.
 #[test]
 fn a_halt_leaves_the_ledger_as_it_was() {
     let mut world = uncompared(World::with_ledger(1, 2, settings()));
@@ -104,7 +104,7 @@ fn a_region_does_not_settle_before_it_is_compared() {
     assert_eq!(halts(&world), [(LegIndex(FAST as u8), 3)]);
 }
 
-/// It is as after a kill: nobody is answered and nothing is asked of a leg.
+/// A halted engine is as after a kill: it answers nobody and asks nothing of a leg.
 #[test]
 fn an_engine_that_has_halted_does_nothing() {
     let mut world = uncompared(World::new(1, 2, settings()));
@@ -139,8 +139,8 @@ fn another_leg_can_be_promoted_after_a_halt() {
     }
 }
 
-/// Another leg has been compared, and comes to owe all of the regions again, since it loses its cache. They are
-/// lost with the authority, and the volume goes on.
+/// Another leg has been compared, and comes to owe all of the regions again, since it loses its
+/// cache. They are lost with the authority, and the volume goes on.
 #[test]
 fn what_has_been_compared_is_halted_for_no_more() {
     let mut world = uncompared(World::new(1, 2, Settings { copies_reserve: u64::MAX, ..calm() }));
@@ -163,11 +163,11 @@ fn what_has_been_compared_is_halted_for_no_more() {
     assert!(world.notices.contains(&out));
 }
 
-/// The engine does not halt for what an authority has lost with its cache. It is lost with the only leg
-/// that had it, and the authority decides the rest of the region.
+/// The engine does not halt for data that an authority has lost with its cache. It is lost with the
+/// only other leg that had it, and the authority decides the rest of the region.
 #[test]
 fn what_an_authority_has_lost_since_is_halted_for_no_more() {
-    // Little is compared at a time: elsewhere the other leg takes writes.
+    // Little is compared at a time. Elsewhere the other leg takes writes.
     let settings = Settings { drain_bytes: 4096, ..settings() };
     let mut world = uncompared(World::new(1, 2, settings));
     let written = Extent::new(REGION - 8, 8);
@@ -185,8 +185,8 @@ fn what_an_authority_has_lost_since_is_halted_for_no_more() {
     assert!(lost(&world).contains(&written));
 }
 
-/// A region that settled without the leg that was to be compared, as writers waited for a record, is what
-/// the authority holds. That is lost with it as always.
+/// A region settled without the leg that was to be compared, because writers waited for a record.
+/// It is now what the authority holds, and is lost with it as usual.
 #[test]
 fn what_has_settled_uncompared_is_halted_for_no_more() {
     // The leg that answers no read does not count as frozen meanwhile.
@@ -206,8 +206,8 @@ fn what_has_settled_uncompared_is_halted_for_no_more() {
     assert!(sectors > 0, "what had not been read of it yet is lost");
 }
 
-/// An authority whose session has dropped may come back with all that nobody has been compared with,
-/// even if it has lost what only the leg had that is gone.
+/// An authority whose session has dropped may come back with all the data that no leg has been
+/// compared with. That holds even if it has lost data that only the missing leg had.
 #[test]
 fn an_authority_that_may_come_back_is_waited_for() {
     const THIRD: usize = 2;
@@ -232,7 +232,7 @@ fn an_authority_that_may_come_back_is_waited_for() {
     assert!(!world.has_failed(read), "the authority has it");
 }
 
-/// A leg that nobody was to be compared with, since it was behind already, has lost what it lacks.
+/// A leg that was not to be compared, since it was behind already, has lost what it lacks.
 #[test]
 fn what_no_other_leg_was_whole_for_is_lost() {
     let mut world = World::new(1, 2, settings());

@@ -1,5 +1,5 @@
-//! Legs that die one after the other, or with something on them that the others lack: what is
-//! left decides everything, and writers do not wait for ever.
+//! Legs that die one after the other, or that take data with them which the others lack. The
+//! remaining legs decide everything, and writers do not wait forever.
 
 use crate::world::script::{Cache, Landing, What};
 use crate::world::{SECTORS, World, calm, settings};
@@ -33,7 +33,7 @@ fn is_out(world: &World, leg: usize, reason: OutReason) -> bool {
     world.notices.contains(&Notice::Out { leg: LegIndex(leg as u8), reason })
 }
 
-/// Two legs whole for what is written, of which B cannot read some of it and owes it again
+/// Returns two legs that are whole for the writes. B cannot read some of them and owes those again
 /// from A, which has just fallen silent.
 fn unreadable_beside_a_silent_leg() -> World {
     let mut world = volume(2);
@@ -51,7 +51,7 @@ fn unreadable_beside_a_silent_leg() -> World {
     world
 }
 
-/// B is recorded whole, but A alone can give all of it.
+/// B is recorded whole, but only A can give all of it.
 #[test]
 fn a_silent_leg_that_another_has_to_be_repaired_from_is_waited_for() {
     let mut world = unreadable_beside_a_silent_leg();
@@ -64,7 +64,7 @@ fn a_silent_leg_that_another_has_to_be_repaired_from_is_waited_for() {
     assert_eq!(world.failed_requests, 0);
 }
 
-/// As before, but the leg does not come back.
+/// The same, but the leg does not come back.
 #[test]
 fn what_the_last_leg_cannot_read_is_lost_with_the_one_that_could() {
     let mut world = unreadable_beside_a_silent_leg();
@@ -94,8 +94,8 @@ fn what_the_last_leg_cannot_read_is_lost_with_the_one_that_could() {
     assert!(!world.has_failed(token), "rewritten");
 }
 
-/// One leg is out for good while another is marked out and comes back again and again. The first is
-/// merely older in the end: no fork.
+/// One leg is out for good while another is marked out and comes back again and again. In the end
+/// the first is merely older, and no fork.
 #[test]
 fn a_leg_that_is_out_while_another_comes_and_goes_is_no_fork() {
     let mut world = volume(3);
@@ -123,7 +123,7 @@ fn a_leg_that_is_out_while_another_comes_and_goes_is_no_fork() {
     world.converge();
 }
 
-/// Goes on writing until so much time has passed, at most 16 requests at once.
+/// Writes for this long, with at most 16 requests in flight.
 fn write_for(world: &mut World, time: u64) {
     let end = world.now + time;
     while world.now < end {
@@ -135,7 +135,7 @@ fn write_for(world: &mut World, time: u64) {
     }
 }
 
-/// Runs until a superblock is on its way to each of these legs.
+/// Runs until a superblock is in flight to each of these legs.
 fn until_told(world: &mut World, legs: &[usize]) {
     for _ in 0..1_000_000 {
         if legs.iter().all(|&leg| world.is_told(leg)) {
@@ -146,7 +146,7 @@ fn until_told(world: &mut World, legs: &[usize]) {
     panic!("nothing is told to legs {legs:?}");
 }
 
-/// Goes on writing until a superblock is on its way to a leg.
+/// Goes on writing until a superblock is in flight to a leg.
 fn until_told_under_load(world: &mut World, leg: usize) {
     for _ in 0..1_000 {
         if world.is_told(leg) {
@@ -157,15 +157,15 @@ fn until_told_under_load(world: &mut World, leg: usize) {
     panic!("nothing is told to leg {leg}");
 }
 
-/// Kills hemi and goes on with the legs given, which have all that was acknowledged.
+/// Kills hemi and goes on with the legs given, which have all acknowledged data.
 fn reopen(world: &mut World, legs: &[usize]) {
     world.crash(None, |_| Landing::Not);
     world.open(legs).expect("the others are out");
     world.read_everything();
 }
 
-/// Two of three legs die within a moment: the superblock that says so of the first never gets
-/// to the second.
+/// Two of three legs die within a moment. The superblock that marks the first out never reaches the
+/// second.
 #[test]
 fn two_legs_that_die_together_are_both_marked_out() {
     let mut world = volume(3);
@@ -186,8 +186,8 @@ fn two_legs_that_die_together_are_both_marked_out() {
     reopen(&mut world, &[C]);
 }
 
-/// The superblock that says that A is out fails on C, whose session drops just then: it is written there again at once. A
-/// leg that is being marked out counts for nothing, and must not stay so.
+/// The superblock that marks A out fails on C, whose session drops just then. It is written there
+/// again at once. A leg that is being marked out counts for nothing, and must not stay so.
 #[test]
 fn a_leg_is_out_soon_though_another_was_gone_as_that_was_recorded() {
     let mut world = volume(3);
@@ -204,7 +204,7 @@ fn a_leg_is_out_soon_though_another_was_gone_as_that_was_recorded() {
     reopen(&mut world, &[B, C]);
 }
 
-/// A leg dies while another is being taken in, before it has heard of that.
+/// A leg dies while another is coming in, before it has the record of that.
 #[test]
 fn a_leg_that_dies_while_another_comes_in_is_marked_out() {
     let mut world = volume(3);
@@ -224,7 +224,7 @@ fn a_leg_that_dies_while_another_comes_in_is_marked_out() {
     reopen(&mut world, &[B, C]);
 }
 
-/// A leg dies as it is being taken in: the volume goes on without it.
+/// A leg dies as it is coming in: the volume goes on without it.
 #[test]
 fn a_leg_that_dies_on_its_way_in_stays_out() {
     let mut world = volume(2);
@@ -244,7 +244,7 @@ fn a_leg_that_dies_on_its_way_in_stays_out() {
     reopen(&mut world, &[A]);
 }
 
-/// B is to be marked out, but A falls silent before anything says so, and B comes back: it is
+/// B is to be marked out, but A falls silent before that is on record, and B comes back. It is
 /// given what it missed, and writers go on with it.
 #[test]
 fn a_leg_that_comes_back_is_not_marked_out_by_one_that_is_silent() {
@@ -270,8 +270,8 @@ fn a_leg_that_comes_back_is_not_marked_out_by_one_that_is_silent() {
     reopen(&mut world, &[B]);
 }
 
-/// C is out and answers, B dies, and hemi is killed before A has the record of that: A and B open
-/// as they were before, and what C has heard makes no fork of it.
+/// C is out and answers, B dies, and hemi is killed before A has the record of that. A and B open
+/// as they were before, and the record on C makes no fork of it.
 #[test]
 fn a_leg_that_is_out_hears_of_nothing_that_those_that_are_in_may_not_have() {
     let mut world = volume(3);
@@ -300,8 +300,8 @@ fn a_leg_that_is_out_hears_of_nothing_that_those_that_are_in_may_not_have() {
     world.read_everything();
 }
 
-/// A writer that waits for a region to become clean, all of them decided by the leg that is to
-/// go: the detach waits for the writer.
+/// A writer waits for a region to become clean, and all of them are decided by the leg that is to
+/// leave. The detach must not wait for the writer, and both end.
 #[test]
 fn a_detach_does_not_wait_for_what_waits_for_a_clean_region() {
     let few = Settings { dirty_regions_max: 1, requests_max: 3, ..settings() };
@@ -322,7 +322,7 @@ fn a_detach_does_not_wait_for_what_waits_for_a_clean_region() {
     assert!(is_out(&world, B, OutReason::Detached));
 }
 
-/// Of three legs one lacks something for long: the others both have it.
+/// One of three legs lacks data for long, but the others both have it.
 #[test]
 fn what_two_of_three_legs_have_is_not_exposed() {
     let mut world = volume(3);
@@ -340,7 +340,7 @@ fn what_two_of_three_legs_have_is_not_exposed() {
     assert!(ages.contains(&status.exposure_age), "{} ns", status.exposure_age);
 }
 
-/// The flush before the leg is let go fails, for a while. Writers do not wait for it meanwhile.
+/// The flush before the leg is released fails, for a while. Writers do not wait for it meanwhile.
 #[test]
 fn a_detach_goes_on_after_a_flush_that_failed() {
     let mut world = volume(2);
@@ -358,7 +358,7 @@ fn a_detach_goes_on_after_a_flush_that_failed() {
     assert_eq!(world.commands.get(&9), Some(&Ok(())));
 }
 
-/// The record that B is detached hangs on A. Meanwhile A loses what it had not flushed, which B has.
+/// The record that B is detached hangs on A. Meanwhile A loses unflushed data, which B has.
 #[test]
 fn a_detached_leg_gives_back_what_the_last_one_loses_meanwhile() {
     let mut world = volume(2);
@@ -386,7 +386,8 @@ fn a_detached_leg_gives_back_what_the_last_one_loses_meanwhile() {
     assert_eq!(world.failed_requests, 0);
 }
 
-/// Opens a volume whose leg A is silent from that moment, and B has everything. Returns a client's write.
+/// Opens a volume whose leg A is silent from then on, while B has everything. Returns a client's
+/// write.
 fn opened_with_a_silent() -> (World, u64) {
     let mut world = volume(2);
     world.write(0, 8);
@@ -422,8 +423,8 @@ fn a_volume_opens_without_a_leg_whose_sessions_end_at_the_first_write() {
     assert!(world.is_answered(write) && !world.has_failed(write));
 }
 
-/// A comes back time and again, and each session ends before anything is asked of it. What it was
-/// asked for when it was first lost never ends.
+/// A comes back time and again, and each session ends before anything is asked of it. Its I/O in
+/// flight at the first loss never ends.
 #[test]
 fn a_volume_opens_without_a_leg_whose_sessions_end_at_once() {
     let (mut world, write) = opened_with_a_silent();
@@ -436,8 +437,8 @@ fn a_volume_opens_without_a_leg_whose_sessions_end_at_once() {
     assert!(world.is_answered(write) && !world.has_failed(write));
 }
 
-/// C is gone for good, and A comes back time and again: it takes data, but its session ends before it
-/// has the record of that.
+/// C is gone for good, and A comes back time and again. It takes data, but its session ends before
+/// it has the record of that.
 #[test]
 fn a_leg_that_takes_data_and_never_the_superblock_is_marked_out() {
     let mut world = volume(3);
@@ -500,7 +501,7 @@ fn writers_that_wait_for_a_clean_region_do_not_wait_for_a_flush_that_failed() {
     let mut world = World::new(1, 2, few);
     world.steady(A, 200 * MICROSECOND);
     world.steady(B, 100 * MICROSECOND);
-    // B shows that it is the faster one, and decides whatever comes next.
+    // B shows that it is the faster one, and decides the regions that follow.
     world.write(0, 8);
     world.wait(SECOND);
     for region in 0..3 {
@@ -519,8 +520,8 @@ fn writers_that_wait_for_a_clean_region_do_not_wait_for_a_flush_that_failed() {
     assert_eq!(world.commands.get(&9), Some(&Ok(())));
 }
 
-/// B lacks what A takes with it. It is recorded whole only once its own list says what is lost: hemi
-/// may be killed in between, and A be there again.
+/// B lacks data that A takes with it. B is recorded whole only once its own list records the loss,
+/// because hemi may be killed in between, and A be there again.
 #[test]
 fn a_leg_knows_what_is_lost_before_it_is_recorded_whole() {
     // Debts keep no copy.
@@ -552,7 +553,7 @@ fn a_leg_knows_what_is_lost_before_it_is_recorded_whole() {
     world.converge();
 }
 
-/// The list of what is lost is full, and a write would make a hole in one of its extents.
+/// The list of lost extents is full, and a write would make a hole in one of them.
 #[test]
 fn a_write_into_what_is_lost_fails_where_the_list_has_no_room() {
     const LOST: u64 = 246;

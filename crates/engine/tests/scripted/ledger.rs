@@ -1,5 +1,5 @@
-//! The ledger: an acknowledgement waits for no page and for no leg that is late, and what it named
-//! outlives a kill.
+//! The ledger: an acknowledgement waits for no page and for no late leg, and the authority in the
+//! ledger survives a kill.
 
 use crate::world;
 use crate::world::script::{Cache, Landing, What};
@@ -14,7 +14,7 @@ use hemi_units::{Extent, MILLISECOND};
 const FAST: usize = 0;
 const SLOW: usize = 1;
 
-/// A volume with a ledger, two legs alike, and a region that is touched under the first.
+/// Returns a volume with a ledger, two similar legs, and a region that is touched under the first.
 fn touched() -> World {
     let settings = Settings { clean_after: 2000 * MILLISECOND, ..calm() };
     let mut world = World::with_ledger(1, 2, settings);
@@ -28,7 +28,7 @@ fn touched() -> World {
 }
 
 /// The leg that decides falls silent. The other has the write, and answers long before the wait
-/// limit, 20 ms, is over.
+/// limit of 20 ms is over.
 #[test]
 fn a_late_authority_is_not_waited_for() {
     let mut world = touched();
@@ -43,7 +43,7 @@ fn a_late_authority_is_not_waited_for() {
     world.converge();
 }
 
-/// What is to be durable waits for the page: a power cut leaves nothing else.
+/// A write that must be durable waits for the page: a power cut leaves nothing else.
 #[test]
 fn a_durable_write_waits_for_the_page() {
     let mut world = touched();
@@ -64,7 +64,7 @@ fn a_durable_write_waits_for_the_page() {
     world.converge();
 }
 
-/// A flush waits for the pages of moves made before, not for those of later ones.
+/// A flush waits for the pages of earlier moves, not for those of later ones.
 #[test]
 fn a_flush_waits_for_the_page_of_a_move() {
     let mut world = touched();
@@ -82,8 +82,9 @@ fn a_flush_waits_for_the_page_of_a_move() {
     world.read_everything();
 }
 
-/// The authority has lost its cache, and the leg that has everything was silent then. A flush that came
-/// meanwhile waits for the page of the move to that leg: the pages still name the one that lost it.
+/// The authority has lost its cache while the leg that has everything was silent. A flush that came
+/// meanwhile waits for the page of the move to that leg: the pages still name the one that lost its
+/// cache.
 #[test]
 fn a_flush_waits_for_the_page_of_a_move_off_a_lost_cache() {
     let mut world = touched();
@@ -114,7 +115,7 @@ fn a_flush_waits_for_the_page_of_a_move_off_a_lost_cache() {
     world.converge();
 }
 
-/// Without the ledger nothing tells which leg has what was acknowledged: that is not guessed.
+/// Without the ledger nothing tells which leg has the acknowledged data, and hemi does not guess.
 #[test]
 fn a_start_without_the_ledger_is_refused() {
     let mut world = touched();
@@ -128,7 +129,7 @@ fn a_start_without_the_ledger_is_refused() {
     world.read_everything();
 }
 
-/// After a restart of the machine the pages decide, with no word of a ledger.
+/// After a restart of the machine the pages decide, and no ledger is needed.
 #[test]
 fn a_restart_of_the_machine_needs_no_ledger() {
     let mut world = touched();
@@ -138,7 +139,7 @@ fn a_restart_of_the_machine_needs_no_ledger() {
     world.read_everything();
 }
 
-/// Armed regions count as clean at a start by the ledger: only what was touched is compared.
+/// Armed regions count as clean at a start by the ledger: only touched regions are compared.
 #[test]
 fn only_what_was_touched_is_compared() {
     let settings = Settings {
@@ -171,7 +172,7 @@ fn a_closed_volume_relies_on_no_ledger() {
     world.read_everything();
 }
 
-/// Says what promoting a leg of a killed volume means, by these bytes of a ledger.
+/// Returns the promotion of a leg of a killed volume, given these bytes of a ledger.
 fn promotion(world: &World, metadata: &[u8], boot: u8, ledger: Option<&[u8]>) -> Promotion {
     let outlived =
         Outlived { boot: [world.boot.wrapping_add(boot); 16], ledger, accept_loss: false };
@@ -179,7 +180,8 @@ fn promotion(world: &World, metadata: &[u8], boot: u8, ledger: Option<&[u8]>) ->
     recovery::promote_outlived(image, [77; 16], &outlived).expect("it can be promoted")
 }
 
-/// Killed when another leg had taken over region 0, and only the ledger says so.
+/// Returns a volume that was killed when another leg had taken over region 0, and only the ledger
+/// says so.
 fn taken_over() -> (World, Vec<u8>) {
     let mut world = touched();
     world.hold(FAST, What::Anything);
@@ -227,7 +229,7 @@ fn promotion_does_not_believe_a_ledger_that_is_not_valid() {
     assert_eq!(word(1, Some(&ledger)), LedgerWord::OfAnotherBoot);
 }
 
-/// A leg that was put back to what it was before its pages were written.
+/// A leg was put back to its state before its pages were written.
 #[test]
 fn promotion_of_an_older_leg_does_without_the_ledger() {
     let settings = Settings { clean_after: 2000 * MILLISECOND, ..calm() };
@@ -247,14 +249,14 @@ fn promotion_of_an_older_leg_does_without_the_ledger() {
     assert_eq!(before.ledger, LedgerWord::Unknown(Some(error)));
 }
 
-/// Whatever of a promotion was written, the next one comes to the same.
+/// Whatever part of a promotion was written, the next one has the same result.
 #[test]
 fn a_promotion_by_the_ledger_can_be_cut_short() {
     let (world, ledger) = taken_over();
     for leg in [FAST, SLOW] {
         let before = &world.disks[leg].metadata;
         let whole = promotion(&world, before, 0, Some(&ledger));
-        // In the last superblock but one it decides already, and relies on no ledger.
+        // With only the last superblock write missing it decides already, and relies on no ledger.
         for cut in 0..whole.writes.len() - 1 {
             let mut bytes = before.clone();
             for (address, block) in &whole.writes[..cut] {
@@ -270,8 +272,8 @@ fn a_promotion_by_the_ledger_can_be_cut_short() {
     }
 }
 
-/// A dirty entry under the leg itself, or a clean one, does not say that it is behind. The ledger does,
-/// as of the last settling.
+/// A dirty entry under the leg itself, or a clean one, does not tell that it is behind. The ledger
+/// does, as of the last settling.
 #[test]
 fn promotion_by_the_ledger_names_armed_regions_in_which_a_leg_is_behind() {
     let settings = Settings { clean_after: 100 * MILLISECOND, ..calm() };

@@ -1,5 +1,5 @@
-//! Legs whose session drops and whose cache goes with it, again and again under load: what
-//! they completed since their last flush is owed again, and nobody reads it meanwhile.
+//! Legs whose session drops, and whose cache goes with it, again and again under load. The writes
+//! they completed since their last flush are owed again, and nobody reads those there meanwhile.
 
 use crate::world;
 use crate::world::script::{Cache, Landing, What};
@@ -112,7 +112,7 @@ fn legs_that_lose_their_caches_come_back_by_draining() {
     }
 }
 
-/// The seed whose move of authority was asked for once, put off for a flush and forgotten.
+/// The seed in which a move of authority was asked for once, put off for a flush and forgotten.
 #[test]
 fn a_forced_move_that_has_to_wait_is_made_later() {
     run(96, 2);
@@ -122,7 +122,7 @@ const A: usize = 0;
 const B: usize = 1;
 const C: usize = 2;
 
-/// Legs of one steady latency; of data no copies are kept (zeros need none).
+/// Returns legs of one steady latency that keep no copies of data (zeros need none).
 fn without_copies(legs: usize) -> World {
     let mut world = World::new(1, legs, Settings { copies_reserve: u64::MAX, ..calm() });
     for leg in 0..legs {
@@ -132,8 +132,8 @@ fn without_copies(legs: usize) -> World {
     world
 }
 
-/// B owes zeros, and before them something of which there is no copy; over both a write is in
-/// flight to it. What A loses with its cache and B's debt keeps must be given back to A.
+/// B owes zeros, and before them data of which there is no copy. A write over both is in flight to
+/// it. Data that A loses with its cache and that B's debt keeps must be given back to A.
 #[test]
 fn a_copy_is_found_behind_what_is_in_flight() {
     let mut world = without_copies(2);
@@ -155,13 +155,13 @@ fn a_copy_is_found_behind_what_is_in_flight() {
     world.read_everything();
 }
 
-/// A session drops and is back at once. What was in flight is not known to be over.
+/// Drops a session, which reconnects at once. I/O in flight may still land.
 fn reconnect(world: &mut World, leg: usize) {
     world.event(leg, LegEvent::Gone { removed: false });
     world.event(leg, LegEvent::Back);
 }
 
-/// What was in flight when a session dropped is over: none of it has landed.
+/// Ends I/O that was in flight when a session dropped: none of it has landed.
 fn end_with_session(world: &mut World, ended: &[IoId]) {
     for &id in ended {
         let index = world.complete_id(id).expect("it is in flight");
@@ -172,8 +172,8 @@ fn end_with_session(world: &mut World, ended: &[IoId]) {
     }
 }
 
-/// Three sessions drop one after the other. A, the authority, is being given back by B what it
-/// may have lost, and so is C, when B may have lost it as well: what A holds is the content.
+/// Three sessions drop one after the other. B is giving back to A, the authority, and to C what
+/// they may have lost, when B may have lost it as well. A's content stands.
 #[test]
 fn a_read_finds_the_authority_when_the_last_that_had_it_lost_its_cache() {
     let mut world = without_copies(3);
@@ -205,8 +205,8 @@ fn a_read_finds_the_authority_when_the_last_that_had_it_lost_its_cache() {
     assert_eq!(world.failed_requests, 0);
 }
 
-/// What A lost with its cache is only in flight to B. It is given back to A from there, and
-/// neither write lands: their sessions drop, and no copy is kept. What A holds is the content.
+/// Data that A lost with its cache is only in flight to B. It is given back to A from there, and
+/// neither write lands: their sessions drop, and no copy is kept. A's content stands.
 #[test]
 fn a_read_finds_the_authority_when_the_last_write_in_flight_has_failed() {
     let mut world = without_copies(2);
@@ -233,9 +233,9 @@ fn a_read_finds_the_authority_when_the_last_write_in_flight_has_failed() {
     assert_eq!(world.failed_requests, 0);
 }
 
-/// B is being given back by A what it may have lost. A's drive has read that, and before its
-/// answer is there a flush fails that takes it away: what A holds now is the content, and B must
-/// not come to have what A had.
+/// A is giving back to B what it may have lost. A's drive has read the data, and before its answer
+/// arrives a flush fails that takes it away. A's present content stands, and B must not come to
+/// have A's earlier one.
 #[test]
 fn what_a_leg_had_before_it_lost_its_cache_is_not_written_to_another() {
     let mut world = without_copies(2);
@@ -265,8 +265,8 @@ fn what_a_leg_had_before_it_lost_its_cache_is_not_written_to_another() {
     world.read_everything();
 }
 
-/// Neither leg has all of a region any more: A was removed, for all that was known, and B has lost its
-/// cache since. What A has stands, and a write that was under way meanwhile is on both.
+/// Neither leg has all of a region any more: A was removed, for all that was known, and B has lost
+/// its cache since. A's content stands, and a write that was in flight meanwhile is on both.
 #[test]
 fn a_write_under_way_reaches_a_leg_that_stands_as_it_was_found() {
     const A: usize = 0;
@@ -285,7 +285,7 @@ fn a_write_under_way_reaches_a_leg_that_stands_as_it_was_found() {
     world.abort(A, |_| None);
     assert_ne!(world.engine().lost_extents(), [], "B owed the region");
     world.hold(B, What::Writes);
-    // B has room for one write: the other is a debt, which goes with its cache.
+    // B has room for one write. The other is a debt, which goes with its cache.
     world.submit(Operation::Write, Extent::new(512, 8), false);
     world.wait(5 * MILLISECOND);
     let write = world.submit(Operation::Write, Extent::new(16, 8), false);
@@ -300,8 +300,8 @@ fn a_write_under_way_reaches_a_leg_that_stands_as_it_was_found() {
     assert_eq!(on_a, on_b);
 }
 
-/// A device that was reported removed is back, with all it had. What it alone had has been given up;
-/// B still has in flight what was there before.
+/// A device that was reported removed is back, with all its data. Data that it alone had has been
+/// given up, and B still has the earlier data in flight.
 #[test]
 fn a_leg_that_is_back_is_not_given_what_is_older_than_what_was_lost_with_it() {
     const A: usize = 0;
@@ -321,17 +321,17 @@ fn a_leg_that_is_back_is_not_given_what_is_older_than_what_was_lost_with_it() {
     assert_eq!(world.engine().lost_extents(), [Extent::new(4, 4)], "which B owed");
     world.event(A, LegEvent::Back);
     world.wait(10 * MILLISECOND);
-    // The list of what is lost is on neither leg.
+    // The list of lost extents is on neither leg.
     world.crash(None, |_| Landing::Not);
     world.open(&[A, B]).expect("both are there");
     world.read(0, 8);
     world.read_everything();
 }
 
-/// Sectors of a region.
+/// The number of sectors of a region.
 const REGION: u64 = 128;
 
-/// Two legs with room for 64 debts each. A is the authority of the first 27 regions.
+/// Returns two legs with room for 64 debts each. A is the authority of the first 27 regions.
 fn room_for_few_debts() -> World {
     let few = Limits { operations_more: 1, ..Limits::default() };
     let settings = Settings {
@@ -356,8 +356,8 @@ fn room_for_few_debts() -> World {
     world
 }
 
-/// Writes so many pieces that B comes to owe, more than 25, to as many regions. What A loses of each region
-/// with its cache B has in one piece more.
+/// Writes `pieces` pieces, more than 25, that B comes to owe, to as many regions. The data that A
+/// loses in each region with its cache is on B in one more piece.
 fn write_pieces(world: &mut World, pieces: u64) {
     for number in 0..pieces {
         let region = 2 + number % 25;
@@ -368,8 +368,8 @@ fn write_pieces(world: &mut World, pieces: u64) {
     }
 }
 
-/// A gives B what B owes, and B gives A back what that lost with its cache, which takes all room
-/// for debts that A has. Writes come into another region, where A alone has everything: one that A
+/// A gives B what B owes, and B gives A back what A lost with its cache, which takes all of A's
+/// room for debts. Writes come into another region, where A alone has everything. A write that A
 /// cannot take at once must not make it owe that region.
 #[test]
 fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
@@ -397,9 +397,9 @@ fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
     assert_eq!(world.disks[A].contents()[region.clone()], world.disks[B].contents()[region]);
 }
 
-/// What B is to give A back of what that lost with its cache takes all room for debts that A has. Then a
-/// write fails that was in flight to A, in a region where A alone has everything: to have room for it A owes
-/// all of a region that B decides.
+/// The data that B is to give back to A takes all of A's room for debts. Then a write fails that
+/// was in flight to A, in a region where A alone has everything. To have room for it A owes all of
+/// a region that B decides.
 #[test]
 fn an_authority_with_no_room_for_debts_makes_some_for_a_write_that_failed() {
     let mut world = room_for_few_debts();
@@ -422,7 +422,7 @@ fn an_authority_with_no_room_for_debts_makes_some_for_a_write_that_failed() {
     world.hold(A, What::Writes);
     let failing = world.submit(Operation::Write, Extent::new(REGION + 64, 8), false);
     let in_flight = world.only(A, What::Writes);
-    // A's window has no room for this one: it is the 63rd, and the next needs two places.
+    // A's window has no room for this one. It is the 63rd, and the next needs two places.
     let other = world.submit(Operation::Write, Extent::new(30 * REGION + 64, 8), false);
     world.hold(A, What::Flushes);
     world.submit(Operation::Flush, Extent::default(), false);
@@ -439,15 +439,15 @@ fn an_authority_with_no_room_for_debts_makes_some_for_a_write_that_failed() {
     world.wait(SECOND);
     assert_eq!(world.disks[A].contents(), world.disks[B].contents());
     world.read(REGION + 16, 8);
-    // B had not everything that A has lost.
+    // B did not have everything that A has lost.
     let now = world.now;
     world.checker.cache_lost(now);
     world.read_everything();
 }
 
-/// A has lost with its cache what is only in flight to B, and what else B is to give back takes all room
-/// for debts that A has. It is given back to A from there, and neither write lands. What A holds is the
-/// content: not to owe it any more takes no room.
+/// A has lost with its cache data that is only in flight to B, and the other data that B is to give
+/// back takes all of A's room for debts. The data is given back to A from there, and neither write
+/// lands. A's content stands: ceasing to owe it takes no room.
 #[test]
 fn an_authority_with_no_room_for_debts_stands_where_nobody_else_has_anything() {
     let mut world = room_for_few_debts();
@@ -474,7 +474,7 @@ fn an_authority_with_no_room_for_debts_stands_where_nobody_else_has_anything() {
     world.read_everything();
 }
 
-/// While the authority is away that may have lost what it had not flushed, a silent leg that has it, too,
+/// While an authority is away that may have lost its unflushed data, a silent leg that also has it
 /// is not given up for one that lacks it.
 #[test]
 fn a_silent_leg_stays_while_an_authority_is_away_that_may_have_lost_its_cache() {
@@ -505,8 +505,8 @@ fn a_silent_leg_stays_while_an_authority_is_away_that_may_have_lost_its_cache() 
     world.read(0, 8);
 }
 
-/// A device that was removed is not counted on: what the other has kept stands. If it comes back with
-/// what that one lost, nobody reads it there.
+/// A device that was removed is not counted on: the data that the other kept stands. If the device
+/// comes back with data that the other lost, nobody reads it there.
 #[test]
 fn a_removed_leg_that_comes_back_does_not_have_what_stands_otherwise() {
     let (a, b) = (0, 1);
@@ -515,7 +515,7 @@ fn a_removed_leg_that_comes_back_does_not_have_what_stands_otherwise() {
     world.write(0, 8);
     world.flush();
     world.wait(MILLISECOND);
-    // On B durably, in A's cache alone.
+    // Durably on B, but only in A's cache.
     world.hold(a, What::Flushes);
     world.write(0, 8);
     let flush = world.submit(Operation::Flush, Extent::new(0, 0), false);
@@ -540,10 +540,10 @@ fn a_removed_leg_that_comes_back_does_not_have_what_stands_otherwise() {
     assert_eq!(contents[a], contents[b]);
 }
 
-/// Has A, the authority, lose its newest write with its cache. B owes that write, so there is a copy, but
-/// `give` keeps it from A, which is to get the write from B instead. Then B loses it, too. B had flushed all
-/// it had when A lost its cache, but this came later, and what was flushed on A before it B never had:
-/// what A holds is the content.
+/// Makes A, the authority, lose its newest write with its cache. B owes that write, so there is a
+/// copy, but `give` keeps it from A, which is to get the write from B instead. Then B loses it,
+/// too. B had flushed everything when A lost its cache, but this came later, and B never had what
+/// was flushed on A before it. A's content stands.
 fn lose_what_was_given_since(give: impl FnOnce(&mut World, IoId, IoId)) {
     let mut world = steady_legs(2, calm());
     world.write(0, 8);
@@ -596,8 +596,9 @@ fn a_leg_that_gets_what_a_copy_could_not_give_back_is_not_trusted() {
     });
 }
 
-/// A block of A could not be read. A has it back, in its cache alone, when its flush fails, while C still
-/// waits for one of its own. What A has of the region was on it before: B has nothing to give it.
+/// A block of A could not be read. A has it back, only in its cache, when its flush fails, while C
+/// still waits for a block of its own. A's data in the region was on it before, so B has nothing to
+/// give it.
 #[test]
 fn a_leg_that_loses_repairs_with_its_cache_owes_nothing() {
     let mut world = steady_legs(3, Settings { clean_after: 100 * MILLISECOND, ..calm() });

@@ -1,5 +1,5 @@
-//! A leg loses sight of single requests and goes on answering others. What is late is handed over by
-//! itself, and the leg goes on being used.
+//! A leg loses sight of single requests and goes on answering others. Late requests are handed over
+//! one by one, and the leg stays in use.
 
 use crate::world::script::{Cache, Landing, What};
 use crate::world::{Shape, World, calm};
@@ -12,14 +12,14 @@ const A: usize = 0;
 const B: usize = 1;
 const REGION: u64 = 128;
 
-/// Two legs alike and no ledger; the first decides the first region.
+/// Returns two similar legs without a ledger. The first decides the first region.
 fn touched() -> World {
     touched_with(100_000)
 }
 
-/// As [`touched`], with the second leg so slow.
+/// Returns the same as [`touched`], with this latency on the second leg.
 fn touched_with(latency: u64) -> World {
-    // The wait limit of flushes is twice that of writes then, 40 ms.
+    // The wait limit of flushes is then twice that of writes, 40 ms.
     let settings = Settings { clean_after: 2 * SECOND, wait_ceiling: SECOND, ..calm() };
     let mut world = World::new(1, 2, settings);
     world.steady(A, 50_000);
@@ -38,7 +38,7 @@ fn touched_with(latency: u64) -> World {
     world
 }
 
-/// Other requests that both legs answer, for so long.
+/// Sends other requests, which both legs answer, for this long.
 fn others(world: &mut World, time: u64) {
     let end = world.now + time;
     while world.now < end {
@@ -48,7 +48,7 @@ fn others(world: &mut World, time: u64) {
     }
 }
 
-/// Submits a request of which A loses sight while it answers what comes later.
+/// Submits a request of which A loses sight while it answers later ones.
 fn lose_sight(world: &mut World, what: What, operation: Operation, extent: Extent) -> u64 {
     world.hold(A, what);
     let token = world.submit(operation, extent, false);
@@ -56,8 +56,8 @@ fn lose_sight(world: &mut World, what: What, operation: Operation, extent: Exten
     token
 }
 
-/// Kills hemi, or cuts the power of drives whose cache is named. What was in flight has not landed. After
-/// the next start everything is there.
+/// Kills hemi, or cuts the power of drives whose cache is given. I/O in flight has not landed.
+/// After the next start everything is there.
 fn restart(world: &mut World, cache: Option<Cache>) {
     world.crash(cache, |_| Landing::Not);
     world.open(&[A, B]).expect("the pages tell");
@@ -65,8 +65,8 @@ fn restart(world: &mut World, cache: Option<Cache>) {
     world.converge();
 }
 
-/// The authority loses sight of one write. The leg that has it decides from then on; what lands of it in
-/// the end does not overwrite what has been written since.
+/// The authority loses sight of one write. The leg that has it decides from then on. If the late
+/// write lands in the end, it does not overwrite newer data.
 #[test]
 fn a_write_that_its_authority_has_lost_sight_of_is_handed_over() {
     let mut world = touched();
@@ -129,7 +129,7 @@ fn a_flush_that_its_leg_has_lost_sight_of_is_handed_over() {
     restart(&mut world, Some(Cache::Dropped));
 }
 
-/// Reads are lost sight of, more of them than the budget for hedges has room for.
+/// More reads are lost sight of than the budget for hedges has room for.
 #[test]
 fn reads_that_their_leg_has_lost_sight_of_are_handed_over() {
     let mut world = touched_with(10 * MILLISECOND);
@@ -143,8 +143,8 @@ fn reads_that_their_leg_has_lost_sight_of_are_handed_over() {
     world.read_everything();
 }
 
-/// One leg has lost sight of a read for good, and the other falls silent with the read that was asked of
-/// it instead. That is asked for again when the other is back.
+/// One leg has lost sight of a read for good, and the other falls silent with the read that it was
+/// asked for instead. The read is sent again when the other is back.
 #[test]
 fn a_read_is_asked_for_again_when_the_other_leg_fell_silent() {
     let mut world = touched();
@@ -160,8 +160,8 @@ fn a_read_is_asked_for_again_when_the_other_leg_fell_silent() {
     world.read_everything();
 }
 
-/// A read of several regions cannot be asked of two legs at once: it starts over without the one that
-/// is late.
+/// A read of several regions cannot be sent to two legs at once. It starts over without the late
+/// one.
 #[test]
 fn a_read_in_parts_starts_over_elsewhere() {
     let mut world = touched();
@@ -174,8 +174,8 @@ fn a_read_in_parts_starts_over_elsewhere() {
     world.read_everything();
 }
 
-/// A read started over without the leg that was late with it, and the other leg falls silent. Only the
-/// first answers, so it is asked again.
+/// A read started over without the leg that was late with it, and the other leg falls silent. Only
+/// the first answers, so it is asked again.
 #[test]
 fn a_leg_that_was_late_with_a_read_is_asked_again_when_the_other_is_silent() {
     let mut world = touched();
@@ -189,8 +189,8 @@ fn a_leg_that_was_late_with_a_read_is_asked_again_when_the_other_is_silent() {
     world.converge();
 }
 
-/// A read goes on part by part. It was given up with a leg that is late with all of them, answers in
-/// between, and is the faster one: the rest of it is asked of the other leg.
+/// A read goes on part by part. It was given up with a leg that is late with all of them, answers
+/// in between, and is the faster one. The rest of it is read from the other leg.
 #[test]
 fn the_rest_of_a_read_is_not_asked_of_the_leg_it_was_given_up_with() {
     let mut settings = Settings { wait_ceiling: 20 * MILLISECOND, ..calm() };
@@ -213,7 +213,7 @@ fn the_rest_of_a_read_is_not_asked_of_the_leg_it_was_given_up_with() {
     world.read_everything();
 }
 
-/// A leg that is being rebuilt is read for at a pace that leaves the other to clients.
+/// The source of a rebuild is read at a pace that leaves room for clients.
 #[test]
 fn a_rebuild_leaves_its_source_to_clients() {
     let settings =
@@ -243,8 +243,8 @@ fn a_rebuild_leaves_its_source_to_clients() {
     world.converge();
 }
 
-/// A leg that was late with something a moment ago does not get regions to decide, where another leg is
-/// as good.
+/// A leg that was late with something a moment ago does not get regions to decide, where another
+/// leg is as good.
 #[test]
 fn a_leg_that_loses_sight_of_requests_decides_no_more_regions() {
     let mut world = touched();
@@ -259,8 +259,8 @@ fn a_leg_that_loses_sight_of_requests_decides_no_more_regions() {
     world.read_everything();
 }
 
-/// A leg loses sight of one write in four for 15 s, and later of one in ten for 0.9 s. What it pays
-/// meanwhile is no measure of its speed: there is room for all that is written.
+/// A leg loses sight of one write in four for 15 s, and later of one in ten for 0.9 s. The rate at
+/// which it pays meanwhile is no measure of its speed: there is room for all writes.
 #[test]
 fn writers_are_not_slowed_by_writes_that_fill_a_window() {
     let settings = Settings { requests_max: 256, exposure_bytes: 128 << 20, ..Settings::default() };
@@ -286,8 +286,9 @@ fn writers_are_not_slowed_by_writes_that_fill_a_window() {
     assert!(world.status().exposure_peak > 16 << 20, "B is left behind");
 }
 
-/// A leg has been late with a page for so long that it counts as steady again. It takes no newer page
-/// before, so it is not given a region of that page to decide: the other leg answers without a wait.
+/// A leg has been late with a page for so long that it counts as steady again. It takes no newer
+/// page until then, so it is not given a region of that page to decide. The other leg answers
+/// without a wait.
 #[test]
 fn a_leg_that_is_late_with_a_page_is_given_none_of_its_regions() {
     let mut world = touched();
@@ -305,8 +306,8 @@ fn a_leg_that_is_late_with_a_page_is_given_none_of_its_regions() {
     restart(&mut world, None);
 }
 
-/// A leg was late with a page a moment ago, and so the region went to the other. That one is late with its
-/// page, too: the first, which has answered since, gets the region back.
+/// A leg was late with a page a moment ago, and so the region went to the other. That one is late
+/// with its page, too. The first, which has answered since, gets the region back.
 #[test]
 fn a_late_page_goes_back_to_a_leg_that_answers_again() {
     let mut world = touched();
@@ -323,7 +324,7 @@ fn a_late_page_goes_back_to_a_leg_that_answers_again() {
     restart(&mut world, None);
 }
 
-/// A leg loses sight of a read that no other leg could answer. It is asked once more.
+/// A leg loses sight of a read that no other leg could answer. It is sent once more.
 #[test]
 fn a_read_that_one_leg_alone_can_answer_is_asked_for_again() {
     let mut world = touched();
@@ -339,8 +340,8 @@ fn a_read_that_one_leg_alone_can_answer_is_asked_for_again() {
     world.converge();
 }
 
-/// A leg takes half a second for every write, however many it is given at once. It is given as many as
-/// it needs to keep up.
+/// A leg takes half a second for every write, however many it is given at once. It is given as many
+/// as it needs to keep up.
 #[test]
 fn a_leg_that_is_late_with_every_write_keeps_up() {
     let limits = Limits { sieves: 1, ..Limits::default() };
@@ -371,7 +372,8 @@ fn a_leg_that_is_late_with_every_write_keeps_up() {
     assert!(behind < 1 << 20, "{behind} bytes behind, {most} at most");
 }
 
-/// A leg is late with a page, and the other usually takes longer than that. It is not asked instead yet.
+/// A leg is late with a page, and the other usually takes longer than that. The other is not asked
+/// yet.
 #[test]
 fn a_late_page_is_not_handed_over_to_a_leg_that_takes_longer() {
     let mut world = touched_with(60 * MILLISECOND);

@@ -1,4 +1,4 @@
-//! Memory that copies of what legs owe take, and when it is given back.
+//! The memory of copies that are kept for debts, and the time at which it is given back.
 
 use crate::world::script::What;
 use crate::world::{LONG, Shape, World, calm, steady_legs};
@@ -33,7 +33,7 @@ fn a_leg_that_is_out_and_silent_keeps_no_copies() {
     assert_eq!(world.engine().buffers().sectors(), in_flight, "zombies keep theirs");
 }
 
-/// Copies for C, which is silent, take all memory there is; A has all of it.
+/// Copies for C, which is silent, take all memory. A has all of the data.
 #[test]
 fn copies_for_a_silent_leg_make_room_for_what_another_is_paid_from() {
     const MEMORY: u64 = 60;
@@ -62,8 +62,8 @@ fn copies_for_a_silent_leg_make_room_for_what_another_is_paid_from() {
     assert_eq!(world.status().legs[B].owed_bytes, 0, "it has been read from A");
 }
 
-/// A writer that is held back, and copies, take all memory there is. What B would be paid first has no
-/// copy, and there is no room to read it.
+/// A writer that is held back, and copies, take all memory. B's first debt has no copy, and there
+/// is no room to read it.
 #[test]
 fn copies_for_a_leg_that_is_paid_nothing_make_room() {
     const MEMORY: u64 = 128;

@@ -1,5 +1,5 @@
-//! What operators and devices do to a volume under load: legs die, come back, are detached,
-//! replaced, scrubbed; volumes are closed, reopened with a leg missing, promoted.
+//! Operators and devices act on a volume under load: legs die, come back, are detached, replaced,
+//! scrubbed. Volumes are closed, reopened with a leg missing, promoted.
 
 use crate::world;
 use crate::world::disk::Disk;
@@ -166,7 +166,8 @@ fn detach_leaves_a_whole_image_and_join_makes_a_new_leg() {
     }
 }
 
-/// One of two legs was put back to a snapshot between a clean stop and the start that has just been.
+/// Returns a volume of which one leg was put back to a snapshot between a clean stop and the start
+/// just made.
 fn opened_with_a_leg_put_back() -> World {
     let mut world = World::new(6, 2, settings());
     write(&mut world, 0, 64);
@@ -182,7 +183,7 @@ fn opened_with_a_leg_put_back() -> World {
     world
 }
 
-/// A leg put back to a snapshot between a clean stop and the next start is not taken for whole.
+/// A leg put back to a snapshot between a clean stop and the next start does not count as whole.
 #[test]
 fn a_leg_put_back_before_a_clean_close_is_filled_again() {
     let mut world = opened_with_a_leg_put_back();
@@ -193,8 +194,8 @@ fn a_leg_put_back_before_a_clean_close_is_filled_again() {
     world.read_everything();
 }
 
-/// A leg put back likewise, and the power goes before any page says that it lacks something: it is doubted
-/// still.
+/// A leg was put back likewise, and power is cut before any page records that it lacks something.
+/// It is still doubted.
 #[test]
 fn a_leg_that_missed_a_clean_close_is_doubted_after_a_power_cut() {
     let mut world = opened_with_a_leg_put_back();
@@ -228,7 +229,7 @@ fn a_missing_leg_is_named_by_what_the_others_know_of_its_device() {
     assert_eq!(refusal.problems, [missing]);
     let text = refusal.describe(&["leg0"]);
     assert!(text.contains("leg 1 (last seen as /dev/sdc, ST4000VN008, serial ZGY1)"), "{text}");
-    // A driver that knows nothing of a leg leaves what is known.
+    // A driver that knows nothing of a leg keeps the known description.
     world.open(&[0, 1]).expect("both are in");
     world.close();
     assert_eq!(world.open(&[0]).expect_err("leg 1 is in").problems, refusal.problems);
@@ -317,7 +318,7 @@ fn promotion_makes_what_is_known_to_lack_unreadable_until_rewritten() {
     assert_eq!(world.failed_requests, before + 1, "what was rewritten can be read");
 }
 
-/// A new drive holds what was on it before wherever it has not been given anything yet. Its page says nothing of
+/// A new drive holds rubbish wherever it has not been given anything yet. Its page does not tell
 /// that in a region that is dirty.
 #[test]
 fn a_joining_leg_that_is_promoted_lacks_what_it_has_not_been_given() {
@@ -328,7 +329,7 @@ fn a_joining_leg_that_is_promoted_lacks_what_it_has_not_been_given() {
     for sector in 0..SECTORS as usize {
         world.disks[1].corrupt(sector, 1 << 40);
     }
-    // All regions are dirty under leg 0 as the new leg joins, and it is not given anything.
+    // All regions are dirty under leg 0 as the new leg joins, which is not given anything.
     for at in (0..SECTORS).step_by(64) {
         write(&mut world, at, 8);
     }
@@ -517,7 +518,7 @@ fn superblocks_are_written_before_changes_take_effect() {
     );
 }
 
-/// A full disk still takes overwrites: that some writes succeed does not make it a leg.
+/// A full disk still takes overwrites. That some writes succeed does not make it a leg.
 #[test]
 fn a_leg_that_has_no_room_for_some_writes_goes_out() {
     let mut world = World::new(5, 2, settings());
@@ -545,7 +546,7 @@ fn a_leg_that_has_no_room_for_some_writes_goes_out() {
 fn a_detach_does_not_wait_for_a_leg_that_stays_silent() {
     let mut world = World::new(6, 2, settings());
     load(&mut world, 50);
-    // What leg 1 owes has to be paid first, and it cannot.
+    // Leg 1's debts have to be paid first, and cannot be.
     world.freeze(1, Instant(u64::MAX / 2));
     world.submit(Operation::Write, Extent::new(0, 8), false);
     run(&mut world, MILLISECOND);
@@ -574,8 +575,8 @@ fn commands_before_the_volume_is_open_are_taken_up_when_it_is() {
     assert_eq!(world.commands.get(&2), Some(&Err(CommandError::Busy)));
 }
 
-/// Blocks that only one leg has, and cannot read: after some tries they are recorded as lost,
-/// the rest is paid, and a rewrite makes them good.
+/// Blocks that only one leg has and cannot read are recorded as lost after some tries. The rest is
+/// paid, and a rewrite makes them good.
 #[test]
 fn what_the_only_fresh_leg_cannot_read_is_lost_and_nothing_else() {
     let mut drawn = settings();
@@ -585,7 +586,7 @@ fn what_the_only_fresh_leg_cannot_read_is_lost_and_nothing_else() {
     flush(&mut world);
     world.converge();
     world.freeze(1, Instant(u64::MAX / 2));
-    // The other leg is known to be silent before they come: nothing of them is sent there.
+    // The other leg is known to be silent before they come, so they are not sent there.
     write(&mut world, 256, 8);
     run(&mut world, SECOND);
     for start in (0..256).step_by(64) {

@@ -1,4 +1,4 @@
-//! Reads that more than one leg is asked for: hedges, parts, and both.
+//! Reads that are sent to more than one leg: hedges, parts, and both.
 
 use crate::world::script::What;
 use crate::world::{LONG, SECTORS, World, calm, fast, settings, steady_legs};
@@ -14,15 +14,15 @@ const B: usize = 1;
 const C: usize = 2;
 const D: usize = 3;
 
-/// Four legs: C lacks the second half of the first 16 sectors, D the first half, each because
-/// it is late with a write.
+/// Returns four legs. C lacks the second half of the first 16 sectors, D the first half, each
+/// because it is late with a write.
 fn halves() -> World {
     let mut world = World::new(1, 4, Settings { wait_floor: 20 * MILLISECOND, ..settings() });
     for leg in [A, B, C, D] {
         world.steady(leg, 100 * MICROSECOND);
     }
     world.write(0, 16);
-    // So that it is known how long a read takes.
+    // This teaches the engine how long a read takes.
     for _ in 0..300 {
         world.read(0, 16);
     }
@@ -35,7 +35,7 @@ fn halves() -> World {
     world
 }
 
-/// The legs that a read is out on, once it has been hedged.
+/// Submits a read that is hedged. Returns it and the legs on which it is in flight.
 fn hedged_read(world: &mut World) -> (u64, Vec<usize>) {
     for leg in [A, B, C, D] {
         world.hold(leg, What::Reads);
@@ -46,7 +46,7 @@ fn hedged_read(world: &mut World) -> (u64, Vec<usize>) {
     (read, on)
 }
 
-/// The parts are all needed, though one of the two reads before them would have done.
+/// The parts are all needed, though one of the two earlier reads would have been enough.
 #[test]
 fn a_read_sent_in_parts_after_its_hedge_failed_waits_for_all_of_them() {
     let mut world = halves();
@@ -63,7 +63,7 @@ fn a_read_sent_in_parts_after_its_hedge_failed_waits_for_all_of_them() {
     assert!(world.is_answered(read) && !world.has_failed(read));
 }
 
-/// Reads for so long, one a millisecond. How many of them leg B answered.
+/// Reads for this long, once per millisecond. Returns the number of reads that leg B answered.
 fn reads_of_b(world: &mut World, time: u64) -> u64 {
     let before = world.status().legs[B].reads.count();
     for _ in 0..time / MILLISECOND {
@@ -91,7 +91,7 @@ fn a_leg_that_was_slow_to_read_from_is_tried_again() {
 /// The extent that the tests below read.
 const READ: Extent = Extent { start: 0, end: 1024 };
 
-/// Two legs, of which A cannot read anything.
+/// Returns two legs, of which A cannot read the extent.
 fn unreadable_on_a(settings: Settings) -> World {
     let mut world = steady_legs(2, settings);
     world.write(READ.start, READ.sectors());
@@ -101,7 +101,7 @@ fn unreadable_on_a(settings: Settings) -> World {
     world
 }
 
-/// B answers one by one, most of it later than it may.
+/// B answers one by one, most of it later than its limit.
 #[test]
 fn a_read_waits_for_a_late_leg_where_the_other_has_failed() {
     let mut world = unreadable_on_a(calm());
@@ -111,11 +111,11 @@ fn a_read_waits_for_a_late_leg_where_the_other_has_failed() {
     assert!(world.is_answered(read) && !world.has_failed(read));
 }
 
-/// B is silent. What A could not read at first it can, later.
+/// B is silent. A can later read what it could not read at first.
 #[test]
 fn a_leg_that_has_failed_is_asked_again_beside_one_that_is_silent_for_long() {
     let mut world = unreadable_on_a(Settings { out_after: SECOND, ..calm() });
-    // B cannot be marked out: A has not all of this.
+    // B cannot be marked out, because A lacks some of this.
     world.hold(A, What::Writes);
     world.write(SECTORS - 8, 8);
     let only_on_b = world.only(A, What::Writes);
@@ -156,8 +156,8 @@ fn a_read_does_not_wait_for_a_leg_that_is_detached() {
     assert!(world.has_failed(read));
 }
 
-/// B is silent and has the first half of what is read, A cannot read the second. While B is waited
-/// for, another leg takes the slot of C, which has been detached.
+/// B is silent and has the first half of the extent, and A cannot read the second. While B is
+/// waited for, another leg takes the slot of C, which has been detached.
 #[test]
 fn a_read_that_no_leg_can_serve_fails_though_a_leg_leaves_its_slot() {
     let mut world = steady_legs(3, Settings { copies_reserve: u64::MAX, ..calm() });
@@ -176,7 +176,7 @@ fn a_read_that_no_leg_can_serve_fails_though_a_leg_leaves_its_slot() {
     world.put_in_new_disk(C);
     let join = Command::Join { leg, id: [77; 16], traits: fast() };
     world.let_come(A);
-    // It ends when B has heard of it.
+    // It ends when B has the record of it.
     let now = world.now;
     world.engine().command(now, 7, join);
     world.take_actions();

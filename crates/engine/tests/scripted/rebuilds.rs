@@ -1,4 +1,4 @@
-//! Regions owed as a whole, from when they are taken up to when the leg has them, and legs that
+//! Regions owed as a whole, from the moment they are taken up until the leg has them, and legs that
 //! go meanwhile.
 
 use crate::world::script::{Landing, What};
@@ -20,7 +20,7 @@ fn world() -> World {
     world
 }
 
-/// A leg that is being rebuilt is not fresh just because nothing of it waits in the queue.
+/// A leg that is being rebuilt is not fresh just because none of its region waits in the queue.
 #[test]
 fn a_region_being_rebuilt_is_owed_until_it_is_written() {
     let mut world = world();
@@ -43,8 +43,8 @@ fn a_region_being_rebuilt_is_owed_until_it_is_written() {
     assert_eq!(world.status().legs[SLOW].owed_bytes, 0);
 }
 
-/// What a leg is given of a region it owes anyway is no exposure, and is not written together
-/// with what is: all of it would count.
+/// Data that a leg is given of a region it owes anyway is no exposure, and is not written together
+/// with data that is: all of it would count.
 #[test]
 fn a_rebuild_that_failed_counts_as_exposure_only_where_it_was_written_since() {
     let mut world =
@@ -64,7 +64,7 @@ fn a_rebuild_that_failed_counts_as_exposure_only_where_it_was_written_since() {
     world.write(16, 4);
     let write = world.only(SLOW, What::Writes);
     world.fail(write);
-    // Tried again after a pause, in which the other one is begun.
+    // It is tried again after a pause, in which the other one is begun.
     world.wait(30 * MILLISECOND);
     assert!(world.is_in_flight(SLOW, What::Writes, second));
     for _ in 0..4 {
@@ -83,7 +83,7 @@ fn a_rebuild_that_failed_counts_as_exposure_only_where_it_was_written_since() {
     world.read_everything();
 }
 
-/// Writes that fail after their leg has gone out are owed by it, not by the next in its slot.
+/// Writes that fail after their leg has gone out are owed by it, not by the next leg in its slot.
 #[test]
 fn a_leg_that_joins_owes_nothing_for_the_one_before_it() {
     let mut world = world();
@@ -105,7 +105,7 @@ fn a_leg_that_joins_owes_nothing_for_the_one_before_it() {
     world.read_everything();
 }
 
-/// What a leg was to get with a region it was being given, it gets by itself when the rest of
+/// Data that a leg was to get with a region it was being given is given by itself when the rest of
 /// the region is lost.
 #[test]
 fn a_write_under_way_reaches_the_heir_of_a_region_taken_up_since() {
@@ -143,7 +143,7 @@ fn a_write_under_way_reaches_the_heir_of_a_region_taken_up_since() {
     world.read_everything();
 }
 
-/// C owes two regions. A part of the first is on A alone, which falls silent.
+/// C owes two regions. A part of the first is only on A, which falls silent.
 #[test]
 fn a_region_that_waits_for_a_silent_leg_holds_up_no_other() {
     let [a, b, c] = [0, 1, 2];

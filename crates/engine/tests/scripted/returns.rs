@@ -10,17 +10,17 @@ use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
-/// Sectors of a region.
+/// The number of sectors of a region.
 const REGION: u64 = world::REGION_BYTES / 512;
 
-/// More regions are older, and have nothing to return, than one tick looks at.
+/// More regions are older, and have nothing to return, than one tick examines.
 #[test]
 fn authority_of_a_hot_region_returns_past_many_older_ones() {
     const OLDER: u64 = 6000;
     let settings = Settings {
         dirty_regions_max: 8192,
         owed_extents_max: 16384,
-        // Beside a slow leg nothing else is to be in the way.
+        // Nothing but the slow leg should be in the way.
         leg_window: 64,
         ..calm()
     };
@@ -59,7 +59,7 @@ fn authority_of_a_hot_region_returns_past_many_older_ones() {
     assert_eq!(hot.authority(), LegIndex(FAST as u8), "it has returned");
 }
 
-/// Nothing has been written to any leg since the start but superblocks. They tell which leg is slow.
+/// Only superblocks have been written to the legs since the start. They tell which leg is slow.
 #[test]
 fn the_first_write_is_decided_by_the_leg_whose_superblocks_were_written_faster() {
     let mut world = World::new(1, 2, calm());
@@ -72,7 +72,7 @@ fn the_first_write_is_decided_by_the_leg_whose_superblocks_were_written_faster()
     assert_eq!(world.recorded(0).authority(), LegIndex(1));
 }
 
-/// A leg is slow for some seconds. Only where clients write does another decide meanwhile.
+/// A leg is slow for some seconds. Another decides meanwhile only where clients write.
 #[test]
 fn authority_of_idle_regions_leaves_a_leg_that_has_been_slow_for_long() {
     const IDLE: u32 = 10;

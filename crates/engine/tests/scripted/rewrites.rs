@@ -1,5 +1,5 @@
-//! Writes over what is recorded as lost: the lost list forgets it before the write is acknowledged,
-//! and has it again if the write loses its place meanwhile.
+//! Writes over extents recorded as lost: the lost list forgets the extent before the write is
+//! acknowledged, and has it again if the write is lost meanwhile.
 
 use crate::world::script::{Landing, What};
 use crate::world::{World, calm, steady_legs};
@@ -13,8 +13,8 @@ const B: usize = 1;
 /// The lost extent, in the first region.
 const LOST: Extent = Extent { start: 4, end: 8 };
 
-/// A held the newest of an extent alone and was removed. It is back, and what it had is lost: both
-/// legs hold something older there, which has been flushed.
+/// Returns a world in which A alone held the newest of an extent and was removed. It is back, and
+/// its data is lost: both legs hold something older there, which has been flushed.
 fn with_something_lost() -> World {
     let mut world = steady_legs(2, Settings { copies_reserve: u64::MAX, ..calm() });
     world.write(0, 8);
@@ -34,8 +34,8 @@ fn with_something_lost() -> World {
     world
 }
 
-/// Sends a write over what is lost that its authority has, and the other leg has not, and holds back the
-/// list that does not name it any more. Returns authority, other leg and write.
+/// Sends a write over the lost extent that its authority has but the other leg does not, and holds
+/// back the list that does not name the extent any more. Returns authority, other leg and write.
 fn rewrite(world: &mut World) -> (usize, usize, u64) {
     // A first write has the region decided.
     world.write(32, 8);
@@ -54,8 +54,8 @@ fn rewrite(world: &mut World) -> (usize, usize, u64) {
     (authority, other, write)
 }
 
-/// The authority's flush fails, and the write with it, for all that is known: what the other leg has there
-/// is what was there before.
+/// The authority's flush fails, and the write must be presumed lost with it. The other leg has the
+/// earlier data there.
 #[test]
 fn what_a_write_had_rewritten_is_lost_again_with_the_cache_that_held_it() {
     let mut world = with_something_lost();
@@ -76,8 +76,8 @@ fn what_a_write_had_rewritten_is_lost_again_with_the_cache_that_held_it() {
     world.read_everything();
 }
 
-/// The authority falls silent, and the other leg takes over without having the write: until it has, it
-/// must not be taken for having anything there.
+/// The authority falls silent, and the other leg takes over without having the write. Until it has
+/// it, it must not count as having anything there.
 #[test]
 fn a_leg_that_takes_over_knows_what_is_lost() {
     let mut world = with_something_lost();
@@ -97,8 +97,8 @@ fn a_leg_that_takes_over_knows_what_is_lost() {
     world.read_everything();
 }
 
-/// The authority takes a little longer than its wait limit for each list, so that it answers again each
-/// time before the other leg has the list by which it would take over.
+/// The authority takes a little longer than its wait limit for each list, so that it answers again
+/// each time before the other leg has the list by which it would take over.
 #[test]
 fn a_write_over_what_is_lost_ends_though_its_authority_is_late_with_every_list() {
     let mut world = with_something_lost();

@@ -1,4 +1,4 @@
-//! Short pages, which simulations use, and that no ordinary start takes such legs for real ones.
+//! Short pages, which simulations use, and the check that no ordinary start accepts such legs.
 
 use hemi_engine::format::create::{self, NewVolume};
 use hemi_engine::format::superblock::Name;

@@ -31,7 +31,7 @@ fn nobody_waits_behind_a_scrub_of_a_silent_leg() {
     world.wait(LONG);
     assert!(world.is_answered(write), "B takes writes");
     assert!(world.is_answered(read), "B answers reads");
-    // The piece is compared once the leg answers again, not passed over.
+    // The piece is compared once the leg answers again, and not skipped.
     world.wait(SECOND);
     assert!(!world.commands.contains_key(&7), "the scrub waits for the leg");
     let end = SECTORS as usize - 1;
@@ -55,7 +55,7 @@ fn a_scrub_goes_on_without_a_leg_that_is_marked_out() {
     assert_eq!(world.commands.get(&7), Some(&Ok(())));
 }
 
-/// Legs that keep no copies of what they owe: it is read from another leg.
+/// Returns settings that keep no copies of debts, which are read from another leg.
 fn without_copies() -> Settings {
     Settings { copies_reserve: u64::MAX, ..calm() }
 }
@@ -81,7 +81,7 @@ fn with_a_read_for(world: &mut World, owing: usize, source: usize) {
 fn a_write_over_what_is_read_from_a_silent_leg_is_answered() {
     let mut world = steady_legs(2, without_copies());
     with_a_read_for(&mut world, B, A);
-    // It covers all that B lacks: with it B has everything.
+    // It covers everything that B lacks: with it B has everything.
     let write = world.submit(Operation::Write, Extent::new(0, 8), false);
     world.wait(SECOND);
     assert!(world.is_answered(write), "B has all there is");
@@ -107,7 +107,7 @@ fn a_debt_is_read_from_another_leg_when_its_source_falls_silent() {
     assert_eq!(status.exposure_age, 0);
 }
 
-/// A leg is let go while a debt is being read from it, which never ends.
+/// A leg is released while a debt is being read from it, which never ends.
 #[test]
 fn a_debt_is_read_from_another_leg_when_its_source_is_detached() {
     let mut world = steady_legs(3, without_copies());

@@ -1,19 +1,19 @@
-//! P4: while a leg does not answer, clients go on at the other's speed after the wait limit.
+//! P4: while a leg does not answer, clients go on at the speed of the other after the wait limit.
 
 use crate::world::{SECTORS, Shape, World, settings};
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{Policy, Settings};
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND};
 
-/// The longest any request may take: the wait limit, the other leg's time for what it has to
-/// do instead (a flush, a metadata write, the request), and the granularity of timers.
+/// The longest that any request may take: the wait limit, the other leg's time for its additional
+/// work (a flush, a metadata write, the request), and the granularity of timers.
 const LONGEST: u64 = 25 * MILLISECOND;
 
 fn generous() -> Settings {
     Settings { exposure_bytes: 64 << 20, owed_extents_max: 4096, leg_window: 64, ..settings() }
 }
 
-/// Runs a load of `depth` requests at a time and says how long the slowest took.
+/// Runs a load of `depth` requests in flight and returns the duration of the slowest.
 fn longest(
     world: &mut World,
     depth: usize,
@@ -57,7 +57,7 @@ fn freeze_each_in_turn(depth: usize, flush_every: u64) {
             (Operation::Write, start)
         }
     };
-    // History enough to know the legs' usual latencies.
+    // This history is enough to know the legs' usual latencies.
     longest(&mut world, depth, 200 * MILLISECOND, load);
     for leg in [0, 1, 0, 1] {
         world.freeze(leg, world.now + 150 * MILLISECOND);
@@ -84,8 +84,8 @@ fn writes_with_flushes_do_not_stall() {
     freeze_each_in_turn(4, 2);
 }
 
-/// The survivor is 20 ms slow: its own time, for the debts that stand in the way, the record
-/// of its authority and the write itself, comes on top of the wait limit.
+/// The survivor is 20 ms slow. Its own time for the debts that stand in the way, the record of its
+/// authority and the write itself is added to the wait limit.
 #[test]
 fn a_slow_leg_takes_over_from_a_fast_one() {
     for (depth, flush_every) in [(1, 0), (8, 0), (8, 16)] {
@@ -112,8 +112,8 @@ fn a_slow_leg_takes_over_from_a_fast_one() {
     }
 }
 
-/// Returns the longest that a write takes while the fast leg is silent. The other takes 20 ms for a write and
-/// at most 800 of them a second, and owes more than it can pay in that time.
+/// Returns the longest that a write takes while the fast leg is silent. The other takes 20 ms for a
+/// write and at most 800 of them per second, and owes more than it can pay in that time.
 fn longest_beside_a_backlog(volume_bytes: u64, owed: u64, depth: usize) -> u64 {
     let settings = Settings {
         dirty_regions_max: 1024,
@@ -137,20 +137,21 @@ fn longest_beside_a_backlog(volume_bytes: u64, owed: u64, depth: usize) -> u64 {
         longest(&mut world, 4, MILLISECOND, load);
     }
     world.freeze(0, world.now + 2000 * MILLISECOND);
-    // What was sent before is still in flight.
+    // Earlier writes are still in flight.
     longest(&mut world, depth, 300 * MILLISECOND, load);
     longest(&mut world, depth, 600 * MILLISECOND, load)
 }
 
-/// Debts so far apart that each takes an I/O of its own: those that nobody waits for do not fill the queue
-/// ahead of those that a writer waits for.
+/// Debts are so far apart that each takes an I/O of its own. Those that nobody waits for do not
+/// fill the queue ahead of those that a writer waits for.
 #[test]
 fn what_a_writer_waits_for_is_paid_ahead_of_a_backlog() {
     let slowest = longest_beside_a_backlog(512 << 20, 6 << 20, 1);
     assert!(slowest <= 100 * MILLISECOND, "a write took {slowest} ns");
 }
 
-/// Debts close to each other: one large write pays those of a region, from the moment of the freeze on.
+/// Debts are close to each other. One large write pays those of a region, from the moment of the
+/// freeze on.
 #[test]
 fn a_survivor_pays_what_a_region_owes_with_one_write() {
     let slowest = longest_beside_a_backlog(64 << 20, 24 << 20, 8);
@@ -206,7 +207,7 @@ fn a_plain_mirror_does_not_wait_for_a_leg_that_is_being_rebuilt() {
     }
 }
 
-/// From the first moment, before the legs have any history: each write is flushed at once.
+/// From the first moment, before the legs have any history, each write is flushed at once.
 #[test]
 fn flushes_and_fua_go_on_while_either_leg_is_frozen() {
     let mut world = World::new(7, 2, generous());
@@ -229,8 +230,8 @@ fn flushes_and_fua_go_on_while_either_leg_is_frozen() {
     }
 }
 
-/// Both legs take three times the wait limit, whatever they are asked: they are waited for
-/// longer, instead of each being left for the other again and again.
+/// Both legs take three times the wait limit for any request. They are waited for longer, instead
+/// of each being left for the other again and again.
 #[test]
 fn legs_that_are_all_slower_than_their_limits_are_waited_for() {
     let limit = 20 * MILLISECOND;

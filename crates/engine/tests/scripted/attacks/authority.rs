@@ -1,4 +1,4 @@
-//! Who may take over, and when.
+//! The conditions under which a leg may take over.
 
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
@@ -8,8 +8,8 @@ use super::{A, B, LONG, REGION, World, authority, calm, index, reopen, two_legs}
 use crate::world::SECTORS;
 use crate::world::script::{Cache, Landing, What};
 
-/// Scenario 13: after a flush on A alone B is not whole. It holds everything all the same and
-/// must be able to take over when A freezes.
+/// Scenario 13: after a flush on A alone B is not whole. It holds everything all the same, and must
+/// be able to take over when A freezes.
 #[test]
 fn s13_not_whole_does_not_prevent_a_takeover() {
     let mut world = two_legs(calm());
@@ -27,15 +27,15 @@ fn s13_not_whole_does_not_prevent_a_takeover() {
     world.wait(LONG);
     assert!(world.is_answered(token), "B has everything and may not take over");
     assert_eq!(authority(&world, 0), B);
-    // What the flushes covered has to be on B durably before it decides.
+    // Flushed data has to be on B durably before B decides.
     world.crash(Some(Cache::Dropped), |_| Landing::Not);
     reopen(&mut world);
     world.read_everything();
     world.converge();
 }
 
-/// Scenario 13, a region that was cleaned without B: it is not recorded whole there, has
-/// everything by now, and the region is dirty again.
+/// Scenario 13, with a region that was cleaned without B. The page does not record B as whole
+/// there, but B has everything by now, and the region is dirty again.
 #[test]
 fn s13_a_leg_that_has_drained_takes_over() {
     let mut world = two_legs(Settings { clean_after: 100 * MILLISECOND, ..calm() });
@@ -76,14 +76,14 @@ fn s14_debts_of_a_region_that_moves_go_first() {
     assert!(world.status().legs[B].owed_bytes > 20 * 4096, "the rest is still owed");
 }
 
-/// Scenario 14: B owes one sector of the region; A freezes. The debt is drained from its copy
+/// Scenario 14: B owes one sector of the region, and A freezes. The debt is drained from its copy
 /// first, and writes elsewhere in the region go on.
 #[test]
 fn s14_one_owed_sector_does_not_block_a_region() {
     let mut world = two_legs(calm());
     world.write(0, 64);
     world.flush();
-    // B fails one write: it owes that, the rest of the region it has.
+    // B fails one write and owes it. It has the rest of the region.
     world.behaviour[B].write_errors = 1;
     let token = world.submit(Operation::Write, Extent::new(5, 1), false);
     world.run_until_answered(SECOND);
@@ -105,8 +105,8 @@ fn s14_one_owed_sector_does_not_block_a_region() {
     world.converge();
 }
 
-/// Scenario 15: a write spans two regions of different authority. It is acknowledged when
-/// each part is safe by its own region's rule, and no sooner.
+/// Scenario 15: a write spans two regions of different authority. It is acknowledged when each part
+/// is safe by its own region's rule, and no sooner.
 #[test]
 fn s15_a_write_across_two_authorities() {
     for slower in [A, B] {
@@ -115,7 +115,7 @@ fn s15_a_write_across_two_authorities() {
         world.write(SECTORS - 8, 8);
         world.write(REGION, 8);
         world.release(A);
-        // Long enough for A to be believed again.
+        // This is long enough for A to be trusted again.
         world.wait(11 * SECOND);
         world.write(0, 8);
         assert_eq!((authority(&world, 0), authority(&world, 1)), (A, B));
@@ -136,7 +136,7 @@ fn s15_a_write_across_two_authorities() {
     }
 }
 
-/// Has the client write, pauses between, for a time; gives back the longest write.
+/// Writes with pauses for a time, and returns the duration of the longest write.
 fn load_for(world: &mut World, time: u64, pause: u64, mut write: impl FnMut(&mut World)) -> u64 {
     let end = world.now + time;
     let mut longest = 0;
@@ -149,8 +149,8 @@ fn load_for(world: &mut World, time: u64, pause: u64, mut write: impl FnMut(&mut
     longest
 }
 
-/// Scenario 17, with flushes, and a load that never pauses: the fast leg has to flush before
-/// authority returns, and each time that is looked at there are newer writes.
+/// Scenario 17, with flushes under a load that never pauses: the fast leg has to flush before
+/// authority returns, and at each check there are newer writes.
 #[test]
 fn s17_authority_comes_back_under_writes_that_never_pause() {
     let mut world = two_legs(calm());
@@ -172,8 +172,8 @@ fn s17_authority_comes_back_under_writes_that_never_pause() {
     assert!(usual <= 2 * MILLISECOND, "writes still run at B's speed: {usual} ns");
 }
 
-/// Scenario 17: authority goes to the slow leg while the fast one is frozen, and must come
-/// back: or hot regions never get clean and writes run at the slow leg's speed for ever.
+/// Scenario 17: authority goes to the slow leg while the fast one is frozen, and must come back.
+/// Otherwise hot regions never become clean, and writes run at the slow leg's speed forever.
 #[test]
 fn s17_authority_comes_back_to_the_fast_leg() {
     let mut world = two_legs(Settings { clean_after: 100 * MILLISECOND, ..calm() });

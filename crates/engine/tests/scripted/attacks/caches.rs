@@ -17,8 +17,8 @@ fn power_cycle(world: &mut crate::world::World, leg: usize) {
     world.event(leg, LegEvent::Back);
 }
 
-/// Scenario 4: A completes a write, un-flushed; its host power-cycles and it comes back. It
-/// must not be thought fresh, and a flush must not count what its cache lost.
+/// Scenario 4: A completes a write without a flush, and its host power-cycles and comes back. A
+/// must not count as fresh, and a flush must not count data that its cache lost.
 #[test]
 fn s04_lost_cache_while_hemi_lives() {
     let mut world = two_legs(calm());
@@ -29,7 +29,7 @@ fn s04_lost_cache_while_hemi_lives() {
     assert_eq!(authority(&world, 0), A);
     world.hold(A, What::Writes);
     power_cycle(&mut world, A);
-    // Nothing may be read from A there before it has been rewritten.
+    // Nothing there may be read from A before it has been rewritten.
     world.steady(B, 10 * MILLISECOND);
     for _ in 0..3 {
         world.read(0, 8);
@@ -41,8 +41,8 @@ fn s04_lost_cache_while_hemi_lives() {
     world.converge();
 }
 
-/// Scenario 4, where nobody else has it: what A lost cannot be told from what it kept, and
-/// the flush that would have covered it says so.
+/// Scenario 4, where nobody else has the data: A's lost data cannot be told from what it kept, and
+/// the flush that would have covered it fails.
 #[test]
 fn s04_lost_cache_of_the_only_copy_is_reported() {
     let settings = Settings { copies_reserve: u64::MAX, ..calm() };
@@ -52,7 +52,7 @@ fn s04_lost_cache_of_the_only_copy_is_reported() {
     world.hold(B, What::Anything);
     world.write(0, 8);
     world.wait(LONG);
-    // Of the first a copy is kept for B, of this one none is.
+    // A copy of the first is kept for B, but none of this one.
     world.write(8, 8);
     world.checker.power_cut(world.now);
     power_cycle(&mut world, A);
@@ -66,8 +66,8 @@ fn s04_lost_cache_of_the_only_copy_is_reported() {
     world.read_everything();
 }
 
-/// Scenario 6: v1 is stuck on B's old session. v2 must not go to B while v1 can still land,
-/// nor may anything be read from B there, nor may B be whole.
+/// Scenario 6: v1 is stuck on B's old session. While v1 can still land, v2 must not go to B,
+/// nothing may be read from B there, and B must not be whole.
 #[test]
 fn s06_zombies_outlive_sessions() {
     for landed in [Landing::Whole, Landing::Torn(0x3C), Landing::Not] {
@@ -83,7 +83,7 @@ fn s06_zombies_outlive_sessions() {
         world.let_come(B);
         world.event(B, LegEvent::Gone { removed: false });
         world.write(0, 8);
-        // A new session, while what was sent in the old one is not known to be over.
+        // A new session begins, while I/O of the old one may still land.
         world.event(B, LegEvent::Back);
         for _ in 0..20 {
             world.write(4, 8);
@@ -101,7 +101,7 @@ fn s06_zombies_outlive_sessions() {
         assert!(!world.status().converged, "B is not whole while a zombie can change it");
         let entry = world.recorded(0);
         assert!(entry.is_dirty() && entry.authority() == index(A) || !entry.is_whole(index(B)));
-        // It lands, and the driver knows now that it is over.
+        // It lands, and the driver now knows that it is over.
         world.land_silently(zombie, landed);
         world.fail(zombie);
         world.converge();
@@ -109,8 +109,8 @@ fn s06_zombies_outlive_sessions() {
     }
 }
 
-/// Scenario 6, across processes: B is closed with a zombie out. Whatever it still does
-/// before the next start, B is not believed.
+/// Scenario 6, across processes: B is closed with a zombie out. Whatever the zombie does before the
+/// next start, B is not trusted.
 #[test]
 fn s06_zombies_outlive_hemi() {
     for kill in [false, true] {
@@ -138,8 +138,8 @@ fn s06_zombies_outlive_hemi() {
     }
 }
 
-/// Scenario 11: the only leg with the data fails a flush. Every connection is told, not only
-/// the one that asked first.
+/// Scenario 11: the only leg with the data fails a flush. Every connection is told, not only the
+/// one that asked first.
 #[test]
 fn s11_flush_error_reaches_every_connection() {
     let mut world = two_legs(Settings { copies_reserve: u64::MAX, ..calm() });
@@ -159,7 +159,7 @@ fn s11_flush_error_reaches_every_connection() {
         world.run_until_answered(SECOND);
         assert!(world.has_failed(other), "connection {connection} believes its data durable");
     }
-    // B may have the rest of the region: no flush succeeds before it is known.
+    // B may have the rest of the region: no flush succeeds before that is known.
     world.release(B);
     for connection in [2, 3] {
         let again = world.submit_on(connection, Operation::Flush, Extent::default(), false);
@@ -171,8 +171,8 @@ fn s11_flush_error_reaches_every_connection() {
     assert!(!world.has_failed(again));
 }
 
-/// Scenario 11, where another leg has the data: the flush succeeds once it is durable there,
-/// and what the failing leg lost is rewritten.
+/// Scenario 11, where another leg has the data: the flush succeeds once it is durable there, and
+/// the data that the failing leg lost is rewritten.
 #[test]
 fn s11_flush_error_of_one_of_two() {
     for leg in [A, B] {
@@ -185,7 +185,7 @@ fn s11_flush_error_of_one_of_two() {
         let token = world.submit(Operation::Flush, Extent::default(), false);
         world.run_until_answered(5 * SECOND);
         assert!(!world.has_failed(token), "the other leg made it durable");
-        // As a disk may do: what it failed to flush is gone.
+        // A disk may do this: data that it failed to flush is gone.
         world.crash(Some(Cache::Dropped), |_| Landing::Not);
         world.steady(leg, 100_000);
         reopen(&mut world);
@@ -194,8 +194,8 @@ fn s11_flush_error_of_one_of_two() {
     }
 }
 
-/// Scenario 21: the only leg with the newest data is gone for good. Reads say so; stale data
-/// is never served, neither after a restart; a rewrite makes it readable.
+/// Scenario 21: the only leg with the newest data is gone for good. Reads fail there, and stale
+/// data is never served, not even after a restart. A rewrite makes it readable.
 #[test]
 fn s21_the_only_fresh_leg_dies() {
     for copies_kept in [false, true] {

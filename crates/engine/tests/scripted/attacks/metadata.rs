@@ -1,4 +1,4 @@
-//! Metadata whose outcome is unknown, rotten, of another generation, or of another leg.
+//! Metadata whose outcome is unknown, or that is rotten, of another generation, or of another leg.
 
 use hemi_engine::command::Command;
 use hemi_engine::format::LegDescription;
@@ -12,8 +12,8 @@ use crate::world::disk::Disk;
 use crate::world::script::{Cache, Landing, What};
 use crate::world::{SECTORS, World, fast};
 
-/// Scenario 1: A's page that takes over from B has been submitted and its outcome is unknown. B
-/// answers; what B alone holds from then on must not be overruled by that page.
+/// Scenario 1: A's page that takes over from B has been submitted, and its outcome is unknown. B
+/// answers. Data that B alone holds from then on must not be overruled by that page.
 #[test]
 fn s01_metadata_write_of_unknown_outcome() {
     for (cache, landing) in [
@@ -26,14 +26,15 @@ fn s01_metadata_write_of_unknown_outcome() {
         world.write(0, 8);
         world.flush();
         assert_eq!(authority(&world, 0), B);
-        // A answers first: B is frozen, the move to A stops short of durable.
+        // B is frozen, and the move to A stops short of durable.
         world.hold(B, What::Anything);
         world.hold(A, What::Metadata);
         let first = world.submit(Operation::Write, Extent::new(0, 8), false);
         world.wait(25 * MILLISECOND);
         let zombie = world.only(A, What::Metadata);
         assert!(!world.is_answered(first), "recovery would still choose B, which lacks it");
-        // B answers. The page may yet land, so B has to say louder that it decides.
+        // B answers. The page may still land, so B must record its authority with a higher
+        // sequence.
         world.hold(B, What::Metadata);
         world.holds.retain(|hold| hold.what != What::Anything);
         for id in world.ids(B, What::Writes) {
@@ -55,7 +56,7 @@ fn s01_metadata_write_of_unknown_outcome() {
         let flush = world.submit(Operation::Flush, Extent::default(), false);
         world.run_until_answered(SECOND);
         assert!(!world.has_failed(flush));
-        // The zombie lands, then power goes.
+        // The zombie lands, then power is cut.
         world.crash(Some(cache), |p| if p.io.id == zombie { landing } else { Landing::Not });
         assert_eq!(authority(&world, 0), B, "the page that was never relied upon wins");
         reopen(&mut world);
@@ -64,14 +65,14 @@ fn s01_metadata_write_of_unknown_outcome() {
     }
 }
 
-/// Scenario 2: B went on to a higher page sequence; A is promoted without it and writes. When B comes
-/// back its newer-looking pages must not win, neither then nor after it has drained.
+/// Scenario 2: B went on to a higher page sequence. A is promoted without it and writes. When B
+/// comes back its newer-looking pages must not win, neither then nor after it has drained.
 #[test]
 fn s02_sequences_across_generations() {
     for drained in [false, true] {
         let mut world = two_legs(calm());
         prefer(&mut world, B);
-        // Pages go to B only until the next background tick; the data goes to both.
+        // Pages go only to B until the next background tick. The data goes to both.
         let begin = world.now;
         let ahead = page_sequence(&world, A);
         for region in 0..12 {
@@ -107,8 +108,8 @@ fn s02_sequences_across_generations() {
     }
 }
 
-/// Scenario 3: The page that moved the region to B exists on B only and rots. A's older page must not
-/// quietly stand in for it.
+/// Scenario 3: the page that moved the region to B exists only on B and rots. A's older page must
+/// not quietly stand in for it.
 #[test]
 fn s03_rotted_newest_page() {
     let mut world = two_legs(calm());
@@ -143,8 +144,8 @@ fn s03_rotted_newest_page() {
     world.read_everything();
 }
 
-/// As scenario 2, but B has only one of its two slots rewritten before it is in again: the other one
-/// still holds the page from before.
+/// Scenario 2, but only one of B's two slots is rewritten before it is in again. The other one
+/// still holds the earlier page.
 #[test]
 fn s02_a_slot_left_over_from_another_generation() {
     let patient = Settings { wait_floor: SECOND, wait_ceiling: SECOND, ..calm() };
@@ -166,7 +167,7 @@ fn s02_a_slot_left_over_from_another_generation() {
     world.hold(B, What::Metadata);
     world.wait(600 * MILLISECOND);
     assert!(world.status().legs[B].owed_bytes == 0, "B has drained");
-    // The page write fails; the next one goes to the same slot and says that B is whole.
+    // The page write fails. The next one goes to the same slot and records B as whole.
     for id in world.ids(B, What::Metadata) {
         world.fail(id);
     }
@@ -179,8 +180,8 @@ fn s02_a_slot_left_over_from_another_generation() {
     world.read_everything();
 }
 
-/// A page write cut in two leaves its sequence behind in some sectors. The next write there
-/// must have a higher one, or a second cut would mix the two into one valid-looking page.
+/// A torn page write leaves its sequence behind in some sectors. The next write there must have a
+/// higher one, or a second torn write would mix the two into one valid-looking page.
 #[test]
 fn s03_two_torn_pages_do_not_make_a_valid_one() {
     let mut world = two_legs(calm());
@@ -189,7 +190,7 @@ fn s03_two_torn_pages_do_not_make_a_valid_one() {
     world.flush();
     world.wait(150 * MILLISECOND);
     assert_eq!(authority(&world, 0), B);
-    // B freezes, a move to A is under way, and power goes in the middle of A's page.
+    // B freezes, a move to A is in progress, and power is cut in the middle of A's page.
     world.hold(B, What::Anything);
     world.hold(A, What::Metadata);
     let lost = world.submit(Operation::Write, Extent::new(0, 8), false);
@@ -207,7 +208,7 @@ fn s03_two_torn_pages_do_not_make_a_valid_one() {
     world.hold(A, What::Metadata);
     world.submit(Operation::Write, Extent::new(0, 8), true);
     world.run_until_answered(SECOND);
-    // A's next page is cut in two as well, the other way round.
+    // A's next page is torn as well, the other way round.
     world.submit(Operation::Write, Extent::new(2 * REGION, 8), false);
     world.wait(MILLISECOND);
     let page = world.only(A, What::Metadata);
@@ -220,7 +221,7 @@ fn s03_two_torn_pages_do_not_make_a_valid_one() {
     world.converge();
 }
 
-/// Scenario 7: B is replaced by B′ in the same slot: what was recorded of B must not be believed of B′,
+/// Scenario 7: B is replaced by B′ in the same slot. Records about B must not be believed of B′,
 /// wherever the volume dies meanwhile.
 #[test]
 fn s07_slot_reuse() {
@@ -240,7 +241,7 @@ fn s07_slot_reuse() {
         let join = Command::Join { leg: index(B), id: [77; 16], traits: fast() };
         world.engine().command(now, 5, join);
         world.take_actions();
-        // So many completions, then the power goes.
+        // After `steps` steps the power is cut.
         for _ in 0..steps {
             let until = world.now + SECOND;
             world.step(until);
@@ -283,8 +284,8 @@ fn s07_slot_reuse() {
     }
 }
 
-/// Scenario 9: Both legs are closed cleanly; A alone serves and writes. B alone, cleanly closed as it
-/// is, must not open and serve what is old.
+/// Scenario 9: both legs are closed cleanly. A alone serves and writes. B alone, although cleanly
+/// closed, must not open and serve old data.
 #[test]
 fn s09_closed_leg_alone() {
     let mut world = two_legs(calm());

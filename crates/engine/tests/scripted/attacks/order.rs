@@ -9,15 +9,15 @@ use super::{A, B, LONG, authority, calm, prefer, reopen, two_legs};
 use crate::world::script::{Cache, Landing, What};
 use crate::world::{SECTORS, Shape, World};
 
-/// Scenario 5: a read must not return what a later read then does not. Neither does a write
-/// overtake a read under way, nor does a read see a write that is not acknowledged.
+/// Scenario 5: a read must not return a value that a later read then does not. A write does not
+/// overtake a read in flight, and a read does not see a write that is not acknowledged.
 #[test]
 fn s05_reads_beside_an_unacknowledged_write() {
     let mut world = two_legs(calm());
     world.write(0, 8);
     world.flush();
     let extent = Extent::new(0, 8);
-    // A read is out on a leg; a write to the same sectors comes.
+    // A read is in flight on a leg, and a write to the same sectors comes.
     world.hold(A, What::Reads);
     world.hold(B, What::Reads);
     let read = world.submit(Operation::Read, extent, false);
@@ -31,7 +31,7 @@ fn s05_reads_beside_an_unacknowledged_write() {
     world.release(B);
     world.run_until_answered(SECOND);
     assert!(world.is_answered(read) && world.is_answered(write));
-    // The write is on B alone, unacknowledged; reads come.
+    // The write is on B alone, unacknowledged, and reads come.
     assert_eq!(authority(&world, 0), A);
     world.hold(A, What::Writes);
     let write = world.submit(Operation::Write, extent, false);
@@ -47,7 +47,7 @@ fn s05_reads_beside_an_unacknowledged_write() {
     world.read_everything();
 }
 
-/// Scenario 8: the drain has read v1 from A to write it to B; v2 arrives. It must land on B
+/// Scenario 8: the drain has read v1 from A to write it to B, and v2 arrives. It must land on B
 /// after v1, whichever is sent first.
 #[test]
 fn s08_drain_race() {
@@ -60,7 +60,7 @@ fn s08_drain_race() {
     world.write(SECTORS - 8, 8);
     world.wait(2 * limit);
     world.write(0, 64);
-    // B answers again; what it owes has no copy, so the drain reads v1 from A.
+    // B answers again. The data it owes has no copy, so the drain reads v1 from A.
     world.hold(B, What::Writes);
     world.release_kind(B, What::Anything);
     for id in world.ids(B, What::Writes) {
@@ -79,7 +79,7 @@ fn s08_drain_race() {
             let beside = extents[at + 1..].iter().any(|other| other.overlaps(*one));
             assert!(!beside, "two writes to the same sectors of one leg: {extents:?}");
         }
-        // Last in, first out: what is sent side by side may land in any order.
+        // Last in, first out: I/Os in flight together may land in any order.
         for id in world.ids(B, What::Writes).into_iter().rev() {
             world.land(id);
         }
@@ -94,8 +94,8 @@ fn s08_drain_race() {
     world.read_everything();
 }
 
-/// Scenario 8, the read half: while v1 is being read for B, v2 must not be sent to it. What was
-/// read could be written over that.
+/// Scenario 8, the read half: while v1 is being read for B, v2 must not be sent to it, because the
+/// data read could be written over it.
 #[test]
 fn s08_a_range_is_held_from_the_read_on() {
     let mut world = two_legs(Settings { copies_reserve: u64::MAX, ..calm() });
@@ -120,8 +120,8 @@ fn s08_a_range_is_held_from_the_read_on() {
     assert_eq!(world.disks[A].contents(), world.disks[B].contents());
 }
 
-/// Scenario 10: after a discard both legs read alike, and every read gives the same answer. A
-/// leg that cannot zero makes a discard do nothing at all.
+/// Scenario 10: after a discard both legs read alike, and every read gives the same answer. A leg
+/// that cannot zero makes a discard do nothing at all.
 #[test]
 fn s10_discard() {
     for fast in [[true, true], [true, false], [false, false]] {
@@ -153,9 +153,9 @@ fn s10_discard() {
     }
 }
 
-/// Scenario 12: one leg has blocks of 4 KiB. Nothing the engine does by itself (drain, repair
-/// after an error or a scrub, splits) may cut a block, or the leg would have to read, modify
-/// and write what it may not have. The world refuses any such I/O.
+/// Scenario 12: one leg has blocks of 4 KiB. None of the engine's own I/O (drains, repairs after an
+/// error or a scrub, splits) may cut a block, or the leg would have to read, modify and write data
+/// that it may not have. The world refuses any such I/O.
 #[test]
 fn s12_legs_of_4_kib_blocks() {
     let shape = Shape { block_sectors: 8, ..Shape::default() };
@@ -164,7 +164,7 @@ fn s12_legs_of_4_kib_blocks() {
     for start in (0..SECTORS).step_by(64) {
         world.write(start, 64);
     }
-    // Debts split by newer ones, drained in pieces.
+    // Debts are split by newer ones, and drained in pieces.
     world.hold(B, What::Anything);
     for start in [0, 64, 256] {
         world.write(start, 64);
@@ -195,8 +195,7 @@ fn s12_legs_of_4_kib_blocks() {
     world.read_everything();
 }
 
-/// Scenario 12, the cost of a sector-sized write on a stale leg: neighbours of what is
-/// written stay what they were.
+/// Scenario 12, the cost of a sector-sized write on a stale leg: its neighbours stay as they were.
 #[test]
 fn s12_neighbours_of_a_small_write_stay() {
     let mut world = two_legs(calm());

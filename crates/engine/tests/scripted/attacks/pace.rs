@@ -10,13 +10,13 @@ use super::{A, B, LONG, calm, index, two_legs};
 use crate::world::script::What;
 use crate::world::{SECTORS, Shape, World};
 
-/// No bound but the one under test is reached.
+/// Returns settings in which only the bound under test is reached.
 fn roomy() -> Settings {
     Settings { dirty_regions_max: 4096, owed_extents_max: 8192, ..calm() }
 }
 
-/// Scenario 16: a leg dies with writers throttled at the exposure bound. It is marked out
-/// after `out_after` and they go on.
+/// Scenario 16: a leg dies while writers are throttled at the exposure bound. It is marked out
+/// after `out_after`, and they go on.
 #[test]
 fn s16_a_dead_leg_does_not_hang_the_volume() {
     let out_after = 2 * SECOND;
@@ -55,7 +55,7 @@ fn s16_a_dead_leg_does_not_hang_the_volume() {
     world.read_everything();
 }
 
-/// Scenario 18: random writes all over a huge volume must not pay a metadata write each, and
+/// Scenario 18: random writes all over a huge volume must not cost a metadata write each, and
 /// zeroing all of it must not write a page per region.
 #[test]
 fn s18_random_writes_over_a_huge_volume() {
@@ -97,8 +97,8 @@ fn s18_random_writes_over_a_huge_volume() {
     assert!(cost < regions / 4, "{cost} metadata writes to zero {regions} regions");
 }
 
-/// Scenario 18, a cap much smaller than what is written: what a crash would have to copy
-/// stays bounded.
+/// Scenario 18, with a cap much smaller than the written part: the amount that a crash would have
+/// to copy stays bounded.
 #[test]
 fn s18_dirty_regions_stay_bounded() {
     let shape = Shape { volume_bytes: 64 << 20, ..Shape::default() };
@@ -117,8 +117,8 @@ fn s18_dirty_regions_stay_bounded() {
     world.run_until_answered(60 * SECOND);
 }
 
-/// Scenario 19: a slow leg that works off one I/O after another is not flooded, and is slow,
-/// not frozen. It is tried with twice its window once in a while, and does not get further by it.
+/// Scenario 19: a slow leg that serves one I/O after another is not flooded, and counts as slow,
+/// not frozen. Once in a while it is tried with twice its window, which gains nothing.
 #[test]
 fn s19_a_slow_leg_is_not_flooded() {
     let mut world =
@@ -160,19 +160,19 @@ fn s19_a_slow_leg_is_not_flooded() {
     world.converge();
 }
 
-/// Scenario 20: as exposure nears its bound writers get slower by degrees, never stop, and
-/// the drain gets its share under load that never pauses.
+/// Scenario 20: as exposure nears its bound, writers slow down by degrees and never stop. The drain
+/// gets its share under a load that never pauses.
 #[test]
 fn s20_no_cliff_at_the_exposure_bound() {
-    // An eighth of it, in which writers get slower, is good for several windows.
+    // An eighth of it, in which writers slow down, lasts for several windows.
     let bound = 8 << 20;
     let settings = Settings { exposure_bytes: bound, exposure_age: 60 * SECOND, ..roomy() };
-    // One debt an I/O: the drain is to be slow.
+    // One debt per I/O makes the drain slow.
     let settings = Settings { wait_ceiling: SECOND, drain_bytes: 4096, ..settings };
     let shape = Shape { volume_bytes: 64 << 20, ..Shape::default() };
     let mut world = World::of_shape(1, 2, settings, shape);
     world.thorough = false;
-    // B takes 200 writes a second; A a thousand.
+    // B takes 200 writes per second, A a thousand.
     world.steady(A, MILLISECOND);
     world.steady(B, MILLISECOND);
     world.behaviour[B].serial = 5 * MILLISECOND;
@@ -201,7 +201,7 @@ fn s20_no_cliff_at_the_exposure_bound() {
     assert!(first > 2 * last, "it was never throttled: {per_window:?}");
     assert!(per_window.iter().all(|&n| n > 0), "a full stop: {per_window:?}");
     assert!(longest <= 100 * MILLISECOND, "a write waited {longest} ns");
-    // By degrees: there are windows at rates between full speed and the drain's.
+    // By degrees: some windows have rates between full speed and the drain's.
     let full = *per_window.iter().max().expect("there are windows");
     let slowing = per_window.iter().skip_while(|&&n| n < full);
     let between = slowing.filter(|&&n| n < full * 3 / 4 && n > last * 3 / 2).count();
@@ -231,7 +231,7 @@ fn s20_debts_are_paid_beside_reads() {
         if token == 10 {
             zombies.iter().for_each(|&id| world.land(id));
         }
-        // More than A has under way, at 2 ms each: there is always one for B, too.
+        // This is more than A has in flight, at 2 ms each, so there is always one for B, too.
         if world.requests.len() < 60 {
             let start = 512 + token % 64 * 8;
             world.submit(Operation::Read, Extent::new(start, 8), false);
@@ -243,7 +243,7 @@ fn s20_debts_are_paid_beside_reads() {
 }
 
 /// Somebody always waits for B: each write goes to both legs, and B begins on it before A has
-/// answered. What B owed before is paid all the same, long before its age reaches the bound.
+/// answered. B's earlier debts are paid all the same, long before their age reaches the bound.
 #[test]
 fn an_old_debt_gets_its_turn_beside_what_is_waited_for() {
     let settings = Settings {
@@ -279,8 +279,8 @@ fn an_old_debt_gets_its_turn_beside_what_is_waited_for() {
     world.read_everything();
 }
 
-/// B pays 4 KiB each 18 ms, a twentieth of the bound in bytes a second, and has yet to show it
-/// when the burst comes: writers are held back before what is exposed gets old.
+/// B pays 4 KiB every 18 ms, a twentieth of the bound in bytes per second, which is not yet known
+/// when the burst comes. Writers are held back before the exposure gets old.
 #[test]
 fn a_burst_of_long_writes_does_not_pass_the_bound_in_age() {
     let settings = Settings {

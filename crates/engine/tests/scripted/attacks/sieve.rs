@@ -1,4 +1,4 @@
-//! A slow leg owes a little here and there: it is paid by few large writes.
+//! A slow leg with small scattered debts is paid by few large writes.
 
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
@@ -7,15 +7,15 @@ use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
 use super::{A, B, calm};
 use crate::world::{Shape, World};
 
-/// Scattered writes, in one region.
+/// The number of scattered writes, in one region.
 const WRITES: u64 = 64;
-/// Sectors of each, and from one to the next.
+/// The sectors of each write, and from one to the next.
 const WRITE: u64 = 8;
 const STRIDE: u64 = 24;
-/// What B takes for an I/O of any size, one at a time.
+/// The time that B takes for an I/O of any size, one at a time.
 const SEEK: u64 = 20 * MILLISECOND;
 
-/// B owes most of the scattered writes.
+/// Returns a world in which B owes most of the scattered writes.
 fn scattered() -> World {
     let settings = Settings {
         drain_bytes: 1 << 20,
@@ -35,7 +35,7 @@ fn scattered() -> World {
     world.steady(A, MILLISECOND / 10);
     world.steady(B, MILLISECOND / 10);
     world.behaviour[B].serial = SEEK;
-    // A history of its own for each leg, reads and writes.
+    // Each leg gets a history of its own, of reads and writes.
     for round in 0..80 {
         let start = 4096 + round * 16;
         world.write(start, WRITE);
@@ -59,15 +59,15 @@ fn scattered_debts_are_paid_by_few_writes() {
     }
     let after = world.status().legs[B].clone();
     assert!(after.drain_ios - before.drain_ios <= 4, "{} I/Os", after.drain_ios - before.drain_ios);
-    // What lies between the debts was not owed, and does not count as paid.
+    // The gaps between the debts were not owed, and do not count as paid.
     let paid = after.drained_bytes - before.drained_bytes;
     assert!(paid <= WRITES * WRITE * 512, "{paid} bytes paid");
     world.read_everything();
     world.converge();
 }
 
-/// The leg that has everything freezes: the slow one takes the region over with a read of its
-/// own and a write, not debt by debt.
+/// The leg that has everything freezes. The slow one takes the region over with one read of its own
+/// and one write, not debt by debt.
 #[test]
 fn a_slow_leg_takes_over_what_it_owes_at_once() {
     let mut world = scattered();
@@ -85,8 +85,7 @@ fn a_slow_leg_takes_over_what_it_owes_at_once() {
     world.converge();
 }
 
-/// Newer writes to the gaps and to the debts, while they are being paid, are the ones that
-/// remain.
+/// Newer writes to the gaps and to the debts, while these are being paid, are the ones that remain.
 #[test]
 fn newer_writes_overtake_the_large_one() {
     let mut world = scattered();

@@ -1,5 +1,5 @@
-//! Authorities that lost their cache and are given back what the other leg has, which loses
-//! its own cache before that is done.
+//! Authorities that lost their cache are given back data by the other leg, which loses its own
+//! cache before that is done.
 
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
@@ -9,8 +9,8 @@ use super::{A, B, LONG, REGION, authority, calm, prefer, reopen, two_legs};
 use crate::world::World;
 use crate::world::script::{Cache, Landing, What};
 
-/// B decides the first region. Of its beginning so many sectors are flushed on both, and so many
-/// have been written to both since.
+/// Returns a world in which B decides the first region. Its first `flushed` sectors are flushed on
+/// both legs, and its first `since` have been written to both since.
 fn unflushed(settings: Settings, flushed: u64, since: u64) -> World {
     let mut world = two_legs(settings);
     prefer(&mut world, B);
@@ -22,7 +22,7 @@ fn unflushed(settings: Settings, flushed: u64, since: u64) -> World {
     world
 }
 
-/// What a flush covers survives, and the legs become one again.
+/// Checks that flushed data survives, and that the legs become identical again.
 fn survive(world: &mut World) {
     let token = world.flush();
     assert!(!world.has_failed(token), "it has been said once");
@@ -33,13 +33,13 @@ fn survive(world: &mut World) {
     world.read_everything();
 }
 
-/// B decides and has lost its cache. A, which gives it back, drops its session with those
-/// reads out: nobody has what they were for any more. B's content stands, and reads are
-/// answered from it; they do not fail because nobody has said so yet.
+/// B decides and has lost its cache. A, which gives the data back, drops its session with those
+/// reads in flight, so nobody has the data any more. B's content stands. Reads are answered from it
+/// at once, and do not fail for lack of a record of that.
 #[test]
 fn what_nobody_has_any_more_is_read_as_found_at_once() {
     let mut world = unflushed(calm(), 64, 64);
-    // What A has is in its cache: B stays the authority until it is flushed.
+    // A's data is in its cache: B stays the authority until it is flushed.
     world.hold(A, What::Flushes);
     world.hold(A, What::Reads);
     world.event(B, LegEvent::Gone { removed: false });
@@ -59,12 +59,12 @@ fn what_nobody_has_any_more_is_read_as_found_at_once() {
     survive(&mut world);
 }
 
-/// B decides, has lost its cache and gets back what A has. A has flushed since: what it had by
-/// then it keeps, whatever it loses afterwards, and B goes on getting it from there.
+/// B decides, has lost its cache and gets back A's data. A has flushed since, so it keeps what it
+/// had by then, whatever it loses afterwards, and B goes on getting it from there.
 #[test]
 fn what_was_flushed_after_an_authority_lost_its_cache_is_not_lost() {
     let mut world = unflushed(Settings { drain_bytes: 4096, ..calm() }, REGION, 96);
-    // A lacks something there: it cannot take over.
+    // A lacks something there, so it cannot take over.
     world.hold(A, What::Writes);
     world.write(112, 8);
     world.hold(A, What::Reads);
@@ -76,7 +76,7 @@ fn what_was_flushed_after_an_authority_lost_its_cache_is_not_lost() {
     world.wait(MILLISECOND);
     assert!(!world.is_answered(flush), "B has not everything again");
     assert!(world.in_flight(A, What::Flushes).is_empty(), "A has flushed");
-    // Now it has, and is asked to flush that before it takes over; and loses it.
+    // A has it now, and is asked to flush it before it takes over. It loses its cache instead.
     world.behaviour[A].flush_errors = 1;
     world.hold(A, What::Flushes);
     world.release_kind(A, What::Writes);
@@ -93,9 +93,10 @@ fn what_was_flushed_after_an_authority_lost_its_cache_is_not_lost() {
     survive(&mut world);
 }
 
-/// B decides; its session drops, and its cache with it. What comes meanwhile nobody can
-/// acknowledge, and A, which is silent for a while, comes to owe more of it than is kept piece by
-/// piece. It still is all there is of what B has lost, and does not come to owe the whole region.
+/// B decides. Its session drops, and its cache with it. Nobody can acknowledge new writes
+/// meanwhile, and A, which is silent for a while, comes to owe more of them than is kept piece by
+/// piece. A is still the only leg with the data that B has lost, and must not come to owe the whole
+/// region.
 #[test]
 fn what_may_be_all_there_is_is_not_owed_with_the_rest_of_its_region() {
     let mut world = unflushed(Settings { owed_extents_max: 4, ..calm() }, 16, 16);

@@ -1,6 +1,5 @@
-//! What a disk must do: per sector, reads and acknowledged writes behave as one register;
-//! after a kill no acknowledged write is lost; after a power cut none that a flush or FUA
-//! covered.
+//! The behaviour of a disk: per sector, reads and acknowledged writes behave as one register. A
+//! kill loses no acknowledged write. A power cut loses none that a flush or FUA covered.
 
 use hemi_engine::io::{Operation, Request};
 use hemi_units::Instant;
@@ -10,18 +9,18 @@ struct Written {
     token: u64,
     version: u64,
     invoked: Instant,
-    /// `None` while unanswered.
+    /// The time of the answer, or `None` while unanswered.
     answered: Option<Instant>,
-    /// It took effect for certain by then: it was acknowledged, not failed or cut off.
+    /// It had certainly taken effect by then: it was acknowledged, not failed or cut off.
     certain: bool,
     durable: bool,
-    /// A read after a crash has shown that another write came out of it; only a power cut
-    /// can bring this one back.
+    /// A read after a crash has shown that another write was the outcome. Only a power cut can
+    /// bring this one back.
     excluded: bool,
 }
 
 impl Written {
-    /// Whether it had certainly been replaced by the time `other` was invoked.
+    /// Returns true if this had certainly been replaced by the time `other` was invoked.
     fn is_before(&self, other: &Written) -> bool {
         self.answered.is_some_and(|answered| answered < other.invoked)
     }
@@ -30,10 +29,10 @@ impl Written {
 #[derive(Clone, Default)]
 struct Sector {
     writes: Vec<Written>,
-    /// A value a read has returned, and when: later reads may not go back behind it.
+    /// A value that a read has returned, and the time: later reads may not go back behind it.
     observed: Option<(u64, Instant)>,
-    /// When the last crash was: of the writes answered by then one is the state, and the
-    /// first read says which.
+    /// The time of the last crash. One of the writes answered by then is the state, and the first
+    /// read shows which.
     crashed: Option<Instant>,
 }
 
@@ -100,7 +99,7 @@ impl Checker {
                         written.durable |= written.certain && covered && !written.excluded;
                     }
                     if settled {
-                        // What another write has durably replaced cannot come back.
+                        // A write that another has durably replaced cannot come back.
                         sector.writes.retain(|w| !w.excluded);
                     }
                 }
@@ -120,7 +119,7 @@ impl Checker {
         }
     }
 
-    /// A whole image of the volume: what a client could read at this moment.
+    /// Checks a whole image of the volume against what a client could read at this moment.
     pub fn check_image(&self, image: &[u64], now: Instant) {
         for (number, (sector, &value)) in self.sectors.iter().zip(image).enumerate() {
             let fits = |w: &Written| w.version == value && sector.fits(w, now);
@@ -132,7 +131,7 @@ impl Checker {
         }
     }
 
-    /// Sectors whose last write is acknowledged and beyond doubt, with its version.
+    /// Returns the sectors whose last write is acknowledged and beyond doubt, with its version.
     pub fn settled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.sectors.iter().enumerate().filter_map(|(number, sector)| {
             let last = sector.writes.last()?;
@@ -143,7 +142,8 @@ impl Checker {
         })
     }
 
-    /// hemi was killed: what was not answered may or may not have happened, once and for all.
+    /// Notes that hemi was killed: each unanswered write either happened or did not, once and for
+    /// all.
     pub fn killed(&mut self, now: Instant) {
         self.invoked.clear();
         for sector in &mut self.sectors {
@@ -151,15 +151,15 @@ impl Checker {
         }
     }
 
-    /// A leg lost its cache, and maybe it alone had what was in there: as a power cut, but
-    /// hemi lives on.
+    /// Notes that a leg lost its cache, and possibly nobody else had the data. This is like a power
+    /// cut, except that hemi lives on.
     pub fn cache_lost(&mut self, now: Instant) {
         for sector in &mut self.sectors {
             sector.lose_unflushed(now);
         }
     }
 
-    /// Power went: writes no flush covered may be gone, those that were covered not.
+    /// Notes that power was cut: writes that no flush covered may be gone, the others may not.
     pub fn power_cut(&mut self, now: Instant) {
         self.invoked.clear();
         for sector in &mut self.sectors {
@@ -170,7 +170,7 @@ impl Checker {
 }
 
 impl Sector {
-    /// Whether a read that began at `invoked` may return what this write wrote.
+    /// Returns true if a read that began at `invoked` may return the value of this write.
     fn fits(&self, written: &Written, invoked: Instant) -> bool {
         let overwritten = self.writes.iter().any(|other| {
             other.certain
@@ -192,12 +192,12 @@ impl Sector {
             invoked.0, now.0, self.observed, self.writes
         );
         self.observed = Some((value, now));
-        // A read from before says nothing of what came out of it.
+        // A read from before tells nothing of the crash's outcome.
         let Some(crashed) = self.crashed.filter(|&crashed| crashed < invoked) else { return };
         let from_before =
             |w: &Written| w.answered.is_some_and(|answered| answered <= crashed) && !w.excluded;
         if self.writes.iter().any(|w| w.version == value && from_before(w)) {
-            // Now it is known which of the possible states is the one.
+            // The read has shown which of the possible states is the one.
             self.crashed = None;
             for written in &mut self.writes {
                 if from_before(written) {
@@ -208,7 +208,7 @@ impl Sector {
         }
     }
 
-    /// Any write a durable one has not replaced may be the state now.
+    /// Allows any write that no durable one has replaced to be the present state.
     fn lose_unflushed(&mut self, now: Instant) {
         let kept = self.writes.clone();
         let replaced = |written: &Written| kept.iter().any(|o| o.durable && written.is_before(o));

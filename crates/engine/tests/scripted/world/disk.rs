@@ -1,4 +1,4 @@
-//! One leg's medium: versions per sector with a volatile cache, and metadata bytes.
+//! The medium of a leg: versions per sector with a volatile cache, and metadata bytes.
 
 use hemi_engine::io::LegOperation;
 use hemi_units::Extent;
@@ -11,7 +11,7 @@ pub struct Disk {
     pub metadata: Vec<u8>,
     data_start: u64,
     durable: Vec<u64>,
-    /// Versions written since the last flush, oldest first, each with the count of writes the
+    /// Versions written since the last flush, oldest first, each with the count of writes that the
     /// disk had completed by then.
     cached: Vec<Vec<(u64, u64)>>,
     completed: u64,
@@ -48,7 +48,7 @@ impl Disk {
         (0..self.durable.len()).map(|s| self.current(s)).collect()
     }
 
-    /// Changes a sector behind everybody's back.
+    /// Changes a sector without anybody's knowledge.
     pub fn corrupt(&mut self, sector: usize, version: u64) {
         self.cached[sector].clear();
         self.durable[sector] = version;
@@ -90,7 +90,7 @@ impl Disk {
         }
     }
 
-    /// A write in flight at a crash lands as told.
+    /// Lands a write that was in flight at a crash as `landing` says.
     pub fn land_as(&mut self, pending: &Pending, landing: Landing) {
         let lands = |part: usize| match landing {
             Landing::Whole => true,
@@ -120,7 +120,7 @@ impl Disk {
         }
     }
 
-    /// Power goes and nothing un-flushed is kept, or all of it is.
+    /// Cuts power and keeps the whole cache, or nothing of it.
     pub fn settle_cache(&mut self, kept: bool) {
         for (durable, cached) in self.durable.iter_mut().zip(&mut self.cached) {
             if let Some(&(version, _)) = cached.last().filter(|_| kept) {
@@ -130,7 +130,7 @@ impl Disk {
         }
     }
 
-    /// Each sector lands or not.
+    /// Lands each sector or not, at random.
     pub fn land_partly(&mut self, pending: &Pending, random: &mut Random) {
         let all = random.below(4);
         let lands = |random: &mut Random| match all {
@@ -164,7 +164,7 @@ impl Disk {
         }
     }
 
-    /// Power goes: of what was not flushed, each sector keeps any of its versions.
+    /// Cuts power: each sector keeps any of its unflushed versions.
     pub fn lose_cache(&mut self, random: &mut Random) {
         for (durable, cached) in self.durable.iter_mut().zip(&mut self.cached) {
             if !cached.is_empty() {

@@ -1,4 +1,4 @@
-//! Buffers of version numbers, counted like the server's.
+//! Buffers of version numbers, counted as the server counts its buffers.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ impl Memory {
         Memory { buffers: BTreeMap::new(), next: 0, sectors_max, sectors: 0 }
     }
 
-    /// A client's buffer: the driver's own bound is not under test.
+    /// Takes a client's buffer. The driver's own bound is not under test.
     pub fn take(&mut self, sectors: u32) -> BufferId {
         let id = self.next;
         self.next += 1;

@@ -1,13 +1,13 @@
-//! A small world in memory for the engine: legs with volatile caches, delays, freezes and
-//! errors; clients; kills and power cuts; and a checker that knows what a disk must do.
+//! A small world in memory for the engine: legs with volatile caches, delays, freezes and errors,
+//! clients, kills and power cuts, and a checker of a disk's behaviour.
 //!
-//! Data is one version number per sector, so a run needs no payload bytes; metadata is real
-//! bytes, written by the engine and read back by recovery. Faults, per zone:
+//! Data is one version number per sector, so a run needs no payload bytes. Metadata is real bytes,
+//! written by the engine and read back by recovery. The faults per zone:
 //!
-//! - data: a write in flight at a kill or a power cut lands sector by sector or not; what was
-//!   completed but not flushed at a power cut is kept, dropped or rolled back to any version
+//! - data: a write in flight at a kill or a power cut lands sector by sector or not. A write that
+//!   was completed but not flushed at a power cut is kept, dropped or rolled back to any version
 //!   since the last flush, sector by sector;
-//! - metadata: a write in flight lands sector by sector or not; a completed one is durable;
+//! - metadata: a write in flight lands sector by sector or not. A completed one is durable;
 //! - any I/O can fail transiently, and be held up for as long as a freeze lasts.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
 
@@ -35,7 +35,7 @@ use checker::Checker;
 use disk::Disk;
 use memory::Memory;
 
-/// SplitMix64: a test's only source of chance.
+/// SplitMix64, a test's only source of randomness.
 pub struct Random(pub u64);
 
 impl Random {
@@ -60,34 +60,34 @@ pub const REGION_BYTES: u64 = 64 << 10;
 pub const VOLUME_BYTES: u64 = 1 << 20;
 pub const SECTORS: u64 = VOLUME_BYTES / 512;
 
-/// An I/O under way on a leg.
+/// An I/O in flight on a leg.
 #[derive(Clone, Debug)]
 pub struct Pending {
     pub due: Instant,
     pub io: LegIo,
     pub data: Vec<u64>,
     pub metadata: Option<Box<[u8; 4096]>>,
-    /// What flush covers: everything the disk had completed when it was submitted.
+    /// The count of completed writes at its submission, which a flush covers.
     pub flush_mark: u64,
 }
 
-/// How a leg behaves.
+/// The behaviour of a leg.
 #[derive(Clone, Copy)]
 pub struct Behaviour {
     pub latency: u64,
     pub jitter: u64,
     pub frozen_until: Instant,
-    /// The leg works off its I/Os one by one, each taking this long; zero for side by side.
+    /// The leg serves its I/Os one by one, each in this time, or in parallel if zero.
     pub serial: u64,
-    /// One in so many I/Os takes this long; zero for none.
+    /// One I/O in this many takes this long, or none if zero.
     pub lost_sight: (u64, u64),
-    /// One in so many I/Os fails; zero for none.
+    /// One I/O in this many fails, or none if zero.
     pub read_errors: u64,
     pub write_errors: u64,
     pub flush_errors: u64,
-    /// Writes that touch it have no space.
+    /// Writes that touch this extent have no space.
     pub full: Extent,
-    /// Reads that touch it fail.
+    /// Reads that touch this extent fail.
     pub unreadable: Extent,
 }
 
@@ -108,14 +108,14 @@ impl Default for Behaviour {
     }
 }
 
-/// What a volume and its legs are made like.
+/// The parameters of a volume and its legs.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub volume_bytes: u64,
     pub region_bytes: u64,
     /// The legs' logical block: every data I/O has to be a multiple of it.
     pub block_sectors: u64,
-    /// Sectors of buffers beside those of requests.
+    /// The sectors of buffers beside those of requests.
     pub memory_sectors: u64,
 }
 
@@ -140,16 +140,16 @@ pub struct World {
     pub disks: Vec<Disk>,
     pub behaviour: Vec<Behaviour>,
     pub fast_zeroes: Vec<bool>,
-    /// The ledger, if the volume has one: it outlives kills, not power cuts.
+    /// The ledger, if the volume has one. It survives kills, but not power cuts.
     pub ledger: Option<SimulatedMemory>,
-    /// The boot of the machine, which power cuts change.
+    /// The boot number of the machine, which power cuts change.
     pub boot: u8,
-    /// With how many legs the volume was opened.
+    /// The number of legs that the volume was opened with.
     pub opened: usize,
     pub pending: Vec<Pending>,
     /// I/O of these kinds does not end by itself.
     pub holds: Vec<script::Hold>,
-    /// When each leg is through with what it works off one by one.
+    /// The time at which each leg is done with the I/Os that it serves one by one.
     pub busy_until: Vec<Instant>,
     pub checker: Checker,
     pub requests: BTreeMap<u64, Request>,
@@ -188,10 +188,11 @@ pub fn settings() -> Settings {
     }
 }
 
-/// Longer than any wait limit of [`calm`] settings.
+/// A time longer than any wait limit of [`calm`] settings.
 pub const LONG: u64 = 60 * MILLISECOND;
 
-/// Every wait limit is 20 ms. Nothing is cleaned, marked out or throttled meanwhile.
+/// Returns settings in which every wait limit is 20 ms, with nothing cleaned, marked out or
+/// throttled meanwhile.
 pub fn calm() -> Settings {
     Settings {
         wait_floor: 20 * MILLISECOND,
@@ -205,7 +206,7 @@ pub fn calm() -> Settings {
     }
 }
 
-/// So many legs of one steady latency.
+/// Returns `legs` legs of one steady latency.
 pub fn steady_legs(legs: usize, settings: Settings) -> World {
     let mut world = World::new(1, legs, settings);
     for leg in 0..legs {
@@ -224,7 +225,7 @@ impl World {
         World::made(seed, legs, settings, shape, None)
     }
 
-    /// A volume that relies on a ledger.
+    /// Creates a volume that relies on a ledger.
     pub fn with_ledger(seed: u64, legs: usize, settings: Settings) -> World {
         let ledger = Some(SimulatedMemory::default());
         World::made(seed, legs, settings, Shape::default(), ledger)
@@ -339,7 +340,7 @@ impl World {
         }
     }
 
-    /// P8: a leg that has been detached holds what a client would read now.
+    /// Checks P8: a leg that has been detached holds what a client would read now.
     fn check_detached(&mut self, token: u64) {
         let Some((_, leg)) = self.detaching.take_if(|(detach, _)| *detach == token) else { return };
         let silent = |n: &Notice| matches!(n, Notice::Frozen { leg: l, .. } if l.index() == leg);
@@ -389,7 +390,7 @@ impl World {
         self.pending.push(Pending { due, io, data, metadata, flush_mark });
     }
 
-    /// Freezes a leg: what is in flight and what comes ends no sooner than `until`.
+    /// Freezes a leg: I/O in flight and later I/O ends no sooner than `until`.
     pub fn freeze(&mut self, leg: usize, until: Instant) {
         self.behaviour[leg].frozen_until = until;
         for pending in &mut self.pending {
@@ -444,7 +445,7 @@ impl World {
         self.now = self.now.max(until);
     }
 
-    /// The next thing that happens: an I/O ends or a timer is due. False if nothing does by
+    /// Performs the next event: an I/O ends or a timer is due. Returns false if there is none by
     /// `until`.
     pub fn step(&mut self, until: Instant) -> bool {
         let first = self.pending.iter().enumerate().min_by_key(|(_, p)| (p.due, p.io.id));
@@ -465,7 +466,7 @@ impl World {
         true
     }
 
-    /// Lets time pass until every request is answered; at most `limit` nanoseconds.
+    /// Lets at most `limit` nanoseconds pass until every request is answered.
     pub fn run_until_answered(&mut self, limit: u64) {
         let end = self.now + limit;
         while !self.requests.is_empty() {
@@ -542,14 +543,14 @@ impl World {
         }
         if reply.result.is_err() {
             self.failed_requests += 1;
-            // A FUA write may end with a flush, and tells what a flush would.
+            // A FUA write may end with a flush, and reports what a flush would.
             let told = if request.fua { Operation::Flush } else { request.operation };
             self.failed.push((reply.token, told));
         }
         self.checker.answered(&request, reply.result.is_ok(), data.as_deref(), self.now);
     }
 
-    /// Kills hemi: what is in flight lands in part; the disks go on.
+    /// Kills hemi: I/O in flight lands in part, and the disks go on.
     pub fn kill(&mut self) {
         for pending in std::mem::take(&mut self.pending) {
             self.disks[pending.io.leg.index()].land_partly(&pending, &mut self.random);
@@ -573,7 +574,7 @@ impl World {
         self.checker.power_cut(self.now);
     }
 
-    /// Reads the whole volume and has the checker look at it.
+    /// Reads the whole volume, which the checker judges.
     pub fn read_everything(&mut self) {
         let step = 64;
         for start in (0..self.sectors).step_by(step as usize) {
@@ -582,7 +583,7 @@ impl World {
         }
     }
 
-    /// Runs until every leg is whole; then compares them sector by sector.
+    /// Runs until every leg is whole, then compares them sector by sector.
     pub fn converge(&mut self) {
         for behaviour in &mut self.behaviour {
             behaviour.read_errors = 0;
@@ -629,7 +630,7 @@ impl World {
     }
 }
 
-/// Plants the mistake that the environment names, to show that a test dies of it.
+/// Plants the bug that the environment names, to show that a test fails because of it.
 fn plant() {
     #[cfg(feature = "planted")]
     if let Ok(name) = std::env::var("PLANTED") {
@@ -639,7 +640,7 @@ fn plant() {
     }
 }
 
-/// A leg as `create` leaves it: all whole, closed.
+/// Returns a leg as `create` leaves it: all whole, closed.
 fn formatted(layout: Layout, shape: Shape, leg: usize, legs: usize) -> Disk {
     let ids: Vec<Id> = (1..=legs as u8).map(|id| [id; 16]).collect();
     let volume = NewVolume {

@@ -1,5 +1,5 @@
-//! Helpers for tests that say step by step what happens: I/O held back and landed by hand,
-//! crashes in which each I/O in flight lands as told, and looks at what a leg has recorded.
+//! Helpers for tests that script every step: I/O held back and landed by hand, crashes in which
+//! each I/O in flight lands as scripted, and a leg's records.
 
 use hemi_engine::command::{Command, CommandError};
 use hemi_engine::format::RegionEntry;
@@ -45,16 +45,16 @@ pub struct Hold {
     pub what: What,
 }
 
-/// How a write in flight at a crash lands.
+/// The way a write in flight at a crash lands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Landing {
     Whole,
     Not,
-    /// Its parts, by sector number modulo eight, whose bit is set.
+    /// The parts land, by sector number modulo eight, whose bit is set.
     Torn(u8),
 }
 
-/// What a power cut leaves of volatile caches.
+/// The part of volatile caches that survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
     Kept,
@@ -63,7 +63,7 @@ pub enum Cache {
 }
 
 impl World {
-    /// A leg of one steady latency.
+    /// Gives a leg one steady latency.
     pub fn steady(&mut self, leg: usize, latency: u64) {
         self.behaviour[leg] = Behaviour { latency, jitter: 0, ..Behaviour::default() };
     }
@@ -73,7 +73,7 @@ impl World {
         self.run_until(until);
     }
 
-    /// Lets nothing of this kind end on a leg: what comes, and what is in flight.
+    /// Lets no I/O of this kind end on a leg, neither later I/O nor I/O in flight.
     pub fn hold(&mut self, leg: usize, what: What) {
         self.holds.push(Hold { leg, what });
         for pending in &mut self.pending {
@@ -87,7 +87,7 @@ impl World {
         self.holds.iter().any(|h| h.leg == io.leg.index() && h.what.is(io.operation))
     }
 
-    /// Ends every hold on a leg; what was held ends now.
+    /// Ends every hold on a leg, and with it the I/O held.
     pub fn release(&mut self, leg: usize) {
         self.let_come(leg);
         let now = self.now;
@@ -99,7 +99,7 @@ impl World {
         self.wait(0);
     }
 
-    /// Ends one hold on a leg; what no other holds ends now.
+    /// Ends one hold on a leg, and the I/O that no other hold covers.
     pub fn release_kind(&mut self, leg: usize, what: What) {
         self.holds.retain(|hold| hold.leg != leg || hold.what != what);
         let now = self.now;
@@ -114,12 +114,12 @@ impl World {
         self.wait(0);
     }
 
-    /// Ends every hold on a leg for what comes; what is held stays so, to be landed by hand.
+    /// Ends every hold on a leg for later I/O. I/O already held stays so, to be landed by hand.
     pub fn let_come(&mut self, leg: usize) {
         self.holds.retain(|hold| hold.leg != leg);
     }
 
-    /// The I/O of a kind in flight on a leg, in order of submission.
+    /// Returns the I/O of a kind in flight on a leg, in order of submission.
     pub fn in_flight(&self, leg: usize, what: What) -> Vec<&Pending> {
         let wanted = |p: &&Pending| p.io.leg.index() == leg && what.is(p.io.operation);
         self.pending.iter().filter(wanted).collect()
@@ -129,23 +129,23 @@ impl World {
         self.in_flight(leg, what).iter().map(|p| p.io.id).collect()
     }
 
-    /// The one I/O of a kind in flight on a leg.
+    /// Returns the one I/O of a kind in flight on a leg.
     pub fn only(&self, leg: usize, what: What) -> IoId {
         let found = self.in_flight(leg, what);
         assert_eq!(found.len(), 1, "one of {what:?} in flight on leg {leg}: {found:#?}");
         found[0].io.id
     }
 
-    /// Whether a kind of I/O is in flight on a leg for any sector of a volume extent.
+    /// Returns true if a kind of I/O is in flight on a leg for any sector of a volume extent.
     pub fn is_in_flight(&self, leg: usize, what: What, extent: Extent) -> bool {
         let offset = self.data_start();
         let on_leg = Extent { start: extent.start + offset, end: extent.end + offset };
         self.in_flight(leg, what).iter().any(|p| p.io.extent.overlaps(on_leg))
     }
 
-    /// Whether a superblock is on its way to a leg.
+    /// Returns true if a superblock is in flight to a leg.
     pub fn is_told(&self, leg: usize) -> bool {
-        /// Both its slots, in sectors.
+        /// The end of both superblock slots, in sectors.
         const SUPERBLOCKS: u64 = 256;
         self.in_flight(leg, What::Metadata).iter().any(|p| p.io.extent.start < SUPERBLOCKS)
     }
@@ -169,15 +169,15 @@ impl World {
         self.take_actions();
     }
 
-    /// An I/O reaches the medium, but its completion stays out.
+    /// Lands an I/O on the medium, but holds its completion back.
     pub fn land_silently(&mut self, id: IoId, landing: Landing) {
         let index = self.complete_id(id).expect("it is in flight");
         let pending = self.pending[index].clone();
         self.disks[pending.io.leg.index()].land_as(&pending, landing);
     }
 
-    /// Ends every I/O in flight on a leg with an error, as a driver does that knows that none
-    /// of it can land any more.
+    /// Ends every I/O in flight on a leg with an error, as a driver does that knows that none of it
+    /// can land any more.
     pub fn abort(&mut self, leg: usize, landing: impl Fn(&mut Random) -> Option<Landing>) {
         while let Some(index) = self.pending.iter().position(|p| p.io.leg.index() == leg) {
             let pending = self.pending.remove(index);
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// As [`World::abort`], of what does not end by itself only.
+    /// Does what [`World::abort`] does, but only with I/O that does not end by itself.
     pub fn abort_held(&mut self, leg: usize) {
         let zombie = |p: &Pending| p.io.leg.index() == leg && p.due == Instant::NEVER;
         while let Some(index) = self.pending.iter().position(zombie) {
@@ -211,7 +211,8 @@ impl World {
         self.take_actions();
     }
 
-    /// hemi ends at once; with `cache` power goes too. Each I/O in flight lands as told.
+    /// Ends hemi at once, and with `cache` cuts power too. Each I/O in flight lands as `landing`
+    /// says.
     pub fn crash(&mut self, cache: Option<Cache>, mut landing: impl FnMut(&Pending) -> Landing) {
         for pending in std::mem::take(&mut self.pending) {
             let lands = landing(&pending);
@@ -235,7 +236,7 @@ impl World {
         self.checker.power_cut(self.now);
     }
 
-    /// The same world with no hemi in it.
+    /// Returns a copy of the world without hemi.
     pub fn without_engine(&self) -> World {
         World {
             engine: None,
@@ -273,8 +274,8 @@ impl World {
         }
     }
 
-    /// Makes a leg differ throughout an extent from what anybody wrote there, so that comparing it
-    /// comes to copying it.
+    /// Makes a leg differ throughout an extent from anything that was written there, so that
+    /// comparing it amounts to copying it.
     pub fn make_differ(&mut self, leg: usize, extent: Extent) {
         for sector in extent.start..extent.end {
             self.disks[leg].corrupt(sector as usize, 1 << 40);
@@ -287,7 +288,7 @@ impl World {
         self.disks[leg] = Disk::new(vec![0; size], self.data_start(), self.sectors as usize);
     }
 
-    /// The device or session of a leg goes, and what its cache held with it.
+    /// Drops a leg's device or session, and with it the cache as `cache` says.
     pub fn lose_leg(&mut self, leg: usize, cache: Cache) {
         self.event(leg, LegEvent::Gone { removed: false });
         self.abort(leg, |_| None);
@@ -299,8 +300,8 @@ impl World {
         self.cache_lost = Some(self.next_token);
     }
 
-    /// hemi has been killed. If a leg had just lost its cache and no flush was answered since,
-    /// this is as bad as a power cut: recovery cannot know of the loss.
+    /// Notes that hemi has been killed. If a leg had just lost its cache and no flush was answered
+    /// since, this is as bad as a power cut: recovery cannot know of the loss.
     pub(super) fn note_killed(&mut self) {
         if self.cache_lost.take().is_some() {
             self.checker.power_cut(self.now);
@@ -360,7 +361,7 @@ impl World {
         self.disks.iter().map(|disk| LegImage { bytes: &disk.metadata }).collect()
     }
 
-    /// What recovery would make of the legs as they are.
+    /// Returns recovery's result for the legs as they are.
     pub fn recovered(&self) -> Opening {
         recovery::assess(&self.images()).expect("the legs can decide")
     }
