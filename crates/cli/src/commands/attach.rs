@@ -13,9 +13,9 @@ use crate::failure::{Failure, Kind};
 
 /// Make a served volume a block device, /dev/hemi/NAME.
 ///
-/// The kernel's ublk driver makes the device (Linux 6.5 or later), or where that is missing its NBD
-/// client. The device stays when hemi serve ends: requests wait, and the next hemi serve of the volume
-/// goes on with them. hemi serve --device does the same at the start.
+/// The kernel's ublk driver creates the device (Linux 6.5 or later), or its NBD client where that
+/// is missing. The device stays when hemi serve ends. Its requests then wait, and the next hemi
+/// serve of the volume answers them. hemi serve --device attaches the device at the start.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

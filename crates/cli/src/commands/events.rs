@@ -18,8 +18,8 @@ const TRIES: u32 = 20;
 
 /// Show what happened to a served volume.
 ///
-/// Prints an event per line, oldest first: when, how much it matters, and what happened with its
-/// cause. Events are kept over restarts of hemi. Times are in UTC.
+/// Prints one event per line, oldest first: its time, its severity, and what happened with its
+/// cause. Events are kept across restarts of hemi. Times are in UTC.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

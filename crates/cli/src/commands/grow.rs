@@ -15,10 +15,10 @@ use crate::failure::{Failure, Kind};
 
 /// Let a volume take up the room that its legs have gained.
 ///
-/// Grow the legs first: the files, logical volumes or cloud disks. A volume that is served (--volume) is
-/// closed for it and opened again as in hemi upgrade: clients see a pause, and a block device its new
-/// size. A volume that is not served is named by its configuration or its legs. File systems on it
-/// are then grown by their own tools (resize2fs, xfs_growfs).
+/// Grow the legs first: the files, logical volumes or cloud disks. A served volume (--volume) is
+/// closed and reopened as in hemi upgrade: clients see a pause, and its block device gets the new
+/// size. A volume that is not served is named by its configuration or its legs. Then grow the file
+/// systems on it with their own tools (resize2fs, xfs_growfs).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -19,15 +19,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// List the volumes that are served on this machine.
 ///
-/// Shows one line for each volume whose control socket is in a run directory. Names what this user may
-/// not look at, and volumes that do not answer, and exits with 1 then.
+/// Shows one line for each volume whose control socket is in a run directory. Exits with 1 if a
+/// volume does not answer, or if this user may not use a directory or socket, and names those.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   hemi list
   hemi list --json | jq '.volumes[].name'")]
 pub(crate) struct ListArgs {
-    /// Print JSON: the status of each volume, and what could not be looked at.
+    /// Print JSON: the status of each volume, and the sockets that could not be queried.
     #[arg(long)]
     json: bool,
 }

@@ -26,9 +26,9 @@ const WAITING_MAX: usize = 64;
 
 /// Mail what happens to served volumes.
 ///
-/// Watches all volumes that are served on this machine, or those that are named, and those that are
-/// served later. Mails what needs somebody's attention, and runs a program for every event. What has been
-/// told is remembered over restarts of the monitor.
+/// Watches the volumes that are named, or all that are served on this machine now or later. Mails
+/// events that need attention, and runs a program for every event. Remembers across its restarts
+/// which events it has delivered.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +36,7 @@ Examples:
   hemi monitor --mail admin@example.org --program /usr/local/bin/page-somebody --volume db
   hemi monitor --mail root --test")]
 pub(crate) struct MonitorArgs {
-    /// Mail to this address what needs attention, by sendmail(8).
+    /// Mail events that need attention to this address, with sendmail(8).
     #[arg(long, value_name = "ADDRESS")]
     mail: Option<String>,
 

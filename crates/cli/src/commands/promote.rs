@@ -18,10 +18,10 @@ const LISTED_MAX: usize = 20;
 /// Let one leg decide alone, where hemi serve refuses to guess.
 ///
 /// Use it if the other legs are lost, or damaged so that recovery cannot tell which leg is right.
-/// The volume must not be served. Every other leg is out from then on and can only rejoin by
-/// being refilled. Extents that this leg knows it lacks cannot be read until they are written
-/// again. It may lack more than it knows: the ledger, if the volume was served with one since the
-/// machine started, tells where. It is removed when the promotion is done.
+/// The volume must not be served. Every other leg is out from then on and can only rejoin by being
+/// refilled. Extents that this leg knows it lacks cannot be read until they are written again. It
+/// may lack more than it knows. If the volume was served with a ledger since the machine started,
+/// the ledger tells where. It is removed after the promotion.
 ///
 /// Without --accept-loss it lists the data that would be given up, changes nothing and exits
 /// with 3.

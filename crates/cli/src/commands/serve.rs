@@ -134,7 +134,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     print_config: bool,
 
-    /// Say, as JSON, what an upgrade to this program needs to know, and exit. For hemi upgrade.
+    /// Print, as JSON, the facts that hemi upgrade needs of this program, and exit.
     #[arg(long, hide = true)]
     check_upgrade: bool,
 

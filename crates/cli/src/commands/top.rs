@@ -42,7 +42,7 @@ Examples:
   hemi top --volume db
   hemi top --once | mail -s 'volume db' admin")]
 pub(crate) struct TopArgs {
-    /// Print one screen and exit; so without a terminal.
+    /// Print one screen and exit (the default without a terminal).
     #[arg(long)]
     once: bool,
 

@@ -21,10 +21,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Let the program that is installed now go on with a served volume.
 ///
-/// Clients stay connected and see a pause of less than a second. The new program is run in the place of
-/// the old one, in the same process, with the same arguments; it reads its configuration anew.
-/// It is asked first whether it can go on. If not, or if clients' requests are not answered in
-/// time, nothing changes.
+/// Clients stay connected and see a pause of less than a second. The new program replaces the old
+/// one in the same process, with the same arguments, and reads its configuration again. Before
+/// that, hemi checks that it can take over. If it cannot, or if clients' requests are not answered
+/// in time, nothing changes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
