@@ -19,6 +19,7 @@ check "mypy" .venv/bin/mypy tests bench scripts
 # By itself: its tests have folders that the harness's have too.
 check "mypy, lab" .venv/bin/mypy -p hemi_lab
 check "mypy, lab tests" env MYPYPATH=lab/tests:lab/src .venv/bin/mypy lab/tests
+check "the engine's rooms" scripts/engine_rooms.py
 check "licences and sources" .venv/bin/python scripts/licences.py
 # Building cargo-deny from source takes minutes, so nobody has to have it. It reads each crate's
 # licence files too. Advisories are left out: they need a database from the network.

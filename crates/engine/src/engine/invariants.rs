@@ -2,8 +2,8 @@
 //! part in tests and the simulator.
 
 use super::Engine;
-use super::leg::Health;
-use super::slab::NONE;
+use crate::engine::state::leg::Health;
+use crate::engine::state::slab::NONE;
 use crate::format::Membership;
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::Buffers;
@@ -70,7 +70,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         let mut in_flight = [[0; 2]; LEGS_MAX];
-        let mut count = |leg: usize, since: super::debt::Since, io: &super::Io| {
+        let mut count = |leg: usize, since: crate::engine::state::debt::Since, io: &super::Io| {
             in_flight[leg][usize::from(since.is_rebuild())] += io.extent.sectors();
         };
         for (_, io) in self.ios.iter() {
@@ -105,7 +105,7 @@ impl<B: Buffers> Engine<B> {
                 carrying.count(),
                 "writes that carry for leg {leg}"
             );
-            let carried: super::debt::Lacked =
+            let carried: crate::engine::state::debt::Lacked =
                 self.operations.iter().map(|(_, o)| o.carried[leg]).sum();
             assert_eq!(state.carried, carried, "sectors carried for leg {leg}");
         }

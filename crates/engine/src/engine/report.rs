@@ -1,9 +1,9 @@
 //! What the volume tells of itself.
 
 use super::Engine;
-use super::leg::{Class, Health};
-use super::slab::NONE;
-use super::state::RequestState;
+use crate::engine::state::leg::{Class, Health};
+use crate::engine::state::records::RequestState;
+use crate::engine::state::slab::NONE;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
 use crate::identifiers::{LEGS_MAX, LegIndex};

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::Opening;
-use crate::engine::regions::metadata::ObjectState;
+use crate::engine::ObjectState;
 use crate::format::{
     BLOCK_BYTES, Block, Layout, LayoutError, Membership, RegionEntry, Superblock, page,
 };

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use super::{LegImage, Opening, Problem, Refusal, block_at};
-use crate::engine::regions::metadata::ObjectState;
+use crate::engine::ObjectState;
 use crate::format::superblock::SuperblockError;
 use crate::format::{Layout, Membership, RegionEntry, Superblock};
 use crate::format::{lost, page};

@@ -1,0 +1,35 @@
+//! Settings that change while the volume is served.
+//!
+//! The engine reads its settings at each decision, so a new value holds from the next one on. What has
+//! been decided stays decided: a write let in under a higher exposure bound is not taken back, and a
+//! leg that was frozen under a shorter wait limit stays frozen until what it is late with has ended.
+//! Whatever waits is looked at again at once, since a new setting may be what it waits for.
+
+use crate::command::CommandError;
+use crate::engine::Engine;
+use crate::engine::state::slab::NONE;
+use crate::io::{Action, Buffers};
+use crate::settings::Settings;
+
+impl<B: Buffers> Engine<B> {
+    /// Goes on with other settings.
+    ///
+    /// # Errors
+    /// As [`Settings::change`]. Nothing has changed then.
+    pub(super) fn configure(&mut self, token: u64, wanted: &Settings) -> Result<(), CommandError> {
+        let settings = self.settings.change(wanted)?;
+        self.settings = settings;
+        for leg in self.slots() {
+            let state = &mut self.legs[leg];
+            state.refresh_limits(&settings);
+            if state.oldest_io != NONE {
+                // Its next look was set by the wait limits from before.
+                state.next_scan = state.next_scan.min(self.now);
+            }
+        }
+        self.reconsider = true;
+        self.consider_flushes();
+        self.actions.push_back(Action::CommandDone { token, result: Ok(()) });
+        Ok(())
+    }
+}

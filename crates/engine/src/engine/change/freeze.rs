@@ -1,0 +1,239 @@
+//! Who counts as frozen, and what follows.
+//!
+//! An I/O is frozen when it outlives the leg's wait limit: a multiple of the leg's own high
+//! quantile for that kind of I/O, within a floor and a ceiling, counted from submission. A
+//! tick that comes late says that our own loop was late; it is then given one more turn to
+//! bring completions before anything is concluded. The last leg that answers is never
+//! called frozen: there is nobody to go on with.
+
+use crate::engine::Engine;
+use crate::engine::state::leg::{Class, Health};
+use crate::engine::state::records::Purpose;
+use crate::engine::state::slab::NONE;
+use crate::identifiers::LegIndex;
+use crate::io::{Buffers, Notice};
+use crate::marks::Mark;
+use hemi_units::{Instant, MILLISECOND};
+
+/// A tick later than this after its deadline was held up by ourselves.
+const LATE_LOOP: u64 = 5 * MILLISECOND;
+/// How long a late loop waits for completions before it looks again.
+const LATE_GRACE: u64 = MILLISECOND;
+/// Freezes in a row after which a leg is worth no less as an alternative to another one.
+const STRIKES_MAX: u32 = 10;
+/// A leg is waited for at most this many times as long as the last freeze of another.
+const LATE_TIMES: u64 = 4;
+
+/// How long a leg is waited for while the others are no better.
+struct Patience {
+    /// So many times its wait limit …
+    times: u64,
+    /// … but, beyond the limit itself, no longer than this, nanoseconds.
+    longest: u64,
+    /// When to look at that again.
+    review: Instant,
+}
+
+impl Patience {
+    /// The age at which an I/O with this wait limit is overdue.
+    fn last(&self, limit: u64) -> u64 {
+        limit.saturating_mul(self.times).min(self.longest).max(limit)
+    }
+}
+
+impl<B: Buffers> Engine<B> {
+    /// Looks at every leg whose time has come.
+    pub(in crate::engine) fn scan_legs(&mut self) {
+        for leg in self.slots() {
+            let state = &mut self.legs[leg];
+            if state.oldest_io == NONE {
+                state.next_scan = Instant::NEVER;
+            } else if self.now >= state.next_scan {
+                if self.now.since(state.next_scan) > LATE_LOOP && !state.scan_was_late {
+                    self.marks.add(Mark::LoopLate);
+                    state.scan_was_late = true;
+                    state.next_scan = self.now + LATE_GRACE;
+                    continue;
+                }
+                self.legs[leg].scan_was_late = false;
+                self.scan_leg(leg);
+            }
+        }
+    }
+
+    /// Looks at the I/O a leg has in flight, oldest first: hedges, prepares, concludes.
+    fn scan_leg(&mut self, leg: usize) {
+        let mut next = Instant::NEVER;
+        let mut frozen = None;
+        let mut flush_ahead = false;
+        let patience = self.patience(leg);
+        let mut at = self.legs[leg].oldest_io;
+        while at != NONE {
+            let io = self.ios[at];
+            let class = match io.purpose {
+                Purpose::Write { .. } => Class::Write,
+                Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
+                Purpose::Abandoned => {
+                    at = io.newer;
+                    continue;
+                }
+                _ => Class::Read,
+            };
+            let sectors = io.extent.sectors();
+            let limit = self.legs[leg].wait_limit(class, sectors);
+            let age = self.now.since(io.submitted);
+            let first = self.first_look(leg, class, sectors);
+            let late = self.hand_over_after(leg, class, sectors);
+            let last = patience.last(limit);
+            if age >= last && !self.has_lost_sight_of(at) {
+                frozen = frozen.or(Some((io.submitted, last)));
+            } else if age >= first {
+                let looks = [late, limit, last, self.settings.out_after];
+                let look = looks.into_iter().filter(|&look| age < look).min();
+                next = next.min(look.map_or(Instant::NEVER, |look| io.submitted + look));
+                next = next.min(patience.review);
+                if age >= late {
+                    next = next.min(self.hand_over(at));
+                } else if class == Class::Read {
+                    self.consider_hedge(at, false);
+                }
+                flush_ahead |= class == Class::Write || class == Class::Flush && age >= limit;
+            } else {
+                next = next.min(io.submitted + first);
+            }
+            at = self.ios[at].newer;
+        }
+        if let (Some((since, limit)), Health::Answering) = (frozen, self.legs[leg].health) {
+            next = next.min(self.now + limit);
+            if self.another_answers(leg) {
+                self.freeze(leg, since, limit);
+            }
+        }
+        if flush_ahead {
+            self.prepare_successor(leg);
+        }
+        self.legs[leg].next_scan = next;
+    }
+
+    /// Returns the age at which an I/O is looked at first, nanoseconds: to hedge a read, to prepare
+    /// whoever would take a write over, to hand a page over.
+    pub(in crate::engine) fn first_look(&self, leg: usize, class: Class, sectors: u64) -> u64 {
+        let late = self.hand_over_after(leg, class, sectors);
+        match class {
+            Class::Read => late.min(self.legs[leg].hedge_delay(sectors)),
+            Class::Write => late / 2,
+            Class::Flush => late,
+        }
+    }
+
+    /// How long a leg is waited for. Longer than its wait limit only while every other leg is on
+    /// probation and keeps coming too late itself: legs that all take longer than their limits
+    /// would else be left for each other for ever, and nothing asked of them would ever end. Not
+    /// much longer than one of the others takes when it is late: there it would be done by then.
+    fn patience(&self, leg: usize) -> Patience {
+        let others = || self.in_legs().filter(|o| o.index.index() != leg && o.answers());
+        if others().any(|other| other.is_trusted(self.now)) {
+            return Patience { times: 1, longest: 0, review: Instant::NEVER };
+        }
+        let strikes = others().map(|other| other.strikes).min().unwrap_or(0);
+        let review = others().map(|other| other.probation_until).min();
+        let late = others().map(|other| other.last_freeze).min().unwrap_or(0);
+        Patience {
+            times: 1 << strikes.min(STRIKES_MAX),
+            longest: late.saturating_mul(LATE_TIMES),
+            review: review.unwrap_or(Instant::NEVER),
+        }
+    }
+
+    /// Returns true if another leg that is in answers.
+    pub(in crate::engine) fn another_answers(&self, leg: usize) -> bool {
+        self.in_legs().any(|other| other.index.index() != leg && other.answers())
+    }
+
+    /// Half way to the wait limit: the leg that would take over gets its flush, so that the
+    /// move itself need not wait for one.
+    fn prepare_successor(&mut self, leg: usize) {
+        let index = LegIndex(leg as u8);
+        if !self.regions.flushes_used() || self.regions.authority_count(index) == 0 {
+            return;
+        }
+        let next = self
+            .in_legs()
+            .filter(|other| other.index != index && other.is_trusted(self.now))
+            .min_by_key(|other| (other.is_slow(), other.rank()))
+            .map(|other| other.index);
+        if let Some(next) = next {
+            self.marks.add(Mark::SuccessorFlushed);
+            let stamp = self.legs[next.index()].done_stamp;
+            self.want_flush(next, stamp);
+        }
+    }
+
+    /// A leg stops answering: what waits for it goes on without it.
+    fn freeze(&mut self, leg: usize, since: Instant, limit: u64) {
+        let index = LegIndex(leg as u8);
+        self.legs[leg].health = Health::Frozen { since };
+        self.legs[leg].counters.freezes += 1;
+        self.legs[leg].strikes += 1;
+        self.marks.add(Mark::Frozen);
+        self.notice(Notice::Frozen { leg: index, limit });
+        self.leave_leg(leg);
+    }
+
+    /// Moves reads, authority and flushes off a leg that does not answer.
+    pub(super) fn leave_leg(&mut self, leg: usize) {
+        let index = LegIndex(leg as u8);
+        self.mark_zombies(leg);
+        self.give_up_own_reads(leg, false);
+        self.yield_scrub();
+        self.give_up_reads(leg);
+        self.want_moves_from(index);
+        // Writes that another leg has already, and only this one was to decide.
+        self.reconsider_operations();
+        self.consider_flushes();
+    }
+
+    fn mark_zombies(&mut self, leg: usize) {
+        let mut at = self.legs[leg].oldest_io;
+        while at != NONE {
+            if matches!(self.ios[at].purpose, Purpose::Write { drain: true, .. }) {
+                self.marks.add(Mark::ZombieOverDrain);
+            }
+            at = self.ios[at].newer;
+        }
+    }
+
+    /// After a completion: a frozen leg with nothing overdue left in flight answers again.
+    pub(in crate::engine) fn consider_thaw(&mut self, leg: usize) {
+        let Health::Frozen { since } = self.legs[leg].health else { return };
+        let mut at = self.legs[leg].oldest_io;
+        while at != NONE {
+            let io = &self.ios[at];
+            let class = match io.purpose {
+                Purpose::Write { .. } => Class::Write,
+                Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
+                _ => Class::Read,
+            };
+            let limit = self.legs[leg].wait_limit(class, io.extent.sectors());
+            if self.now.since(io.submitted) >= limit && !self.has_lost_sight_of(at) {
+                return;
+            }
+            at = io.newer;
+        }
+        let duration = self.legs[leg].thaw(since, self.now);
+        self.marks.add_if(self.legs[leg].has_relapsed(), Mark::Relapsed);
+        self.legs[leg].next_scan = self.now;
+        self.notice(Notice::Thawed { leg: LegIndex(leg as u8), duration });
+        self.after_return();
+    }
+
+    /// A leg answers again: whoever waited for any leg at all may go on.
+    pub(super) fn after_return(&mut self) {
+        for leg in self.slots() {
+            self.legs[leg].debts.begin_round();
+        }
+        self.retry_stalled();
+        self.retry_all_waiting(None);
+        self.consider_flushes();
+    }
+}

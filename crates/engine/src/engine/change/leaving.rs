@@ -1,0 +1,317 @@
+//! What has to be seen to before a leg can be marked out: that no region depends on it, and
+//! that whatever says so is durable before the superblock that excludes it.
+
+use crate::engine::Engine;
+use crate::engine::state::debt::Debt;
+use crate::engine::state::leg::{Health, Leg};
+use crate::engine::state::records::Stage;
+use crate::identifiers::LegIndex;
+use crate::io::Buffers;
+use crate::planted::{self, Planted};
+use hemi_units::Extent;
+
+impl<B: Buffers> Engine<B> {
+    /// Moves every region's authority off a leg; whether none is left. What only a removed
+    /// leg held is lost.
+    pub(super) fn give_up_authority(&mut self, leg: usize) -> bool {
+        let goes = self.give_up_all(leg);
+        if self.is_removed(leg) && !self.lost.is_empty() {
+            // Reads of what has just been lost wait for an answer that will not come.
+            self.give_up_reads(leg);
+        }
+        goes
+    }
+
+    fn give_up_all(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        if self.untouched_regions_depend_on(leg)
+            || self.authorities_depend_on(leg)
+            || self.absent_authorities_depend_on(leg)
+        {
+            return false;
+        }
+        let stay = self.legs_that_stay(index).fold(0, |legs, leg| legs | leg.index.bit());
+        self.regions.disarm_all_of(index, stay);
+        if self.regions.authority_count(index) == 0 {
+            return true;
+        }
+        let mut at = self.regions.oldest();
+        while let Some(record) = at {
+            at = self.regions.newer(record);
+            let region = self.regions.region_of(record);
+            if self.regions.decides(index, region) {
+                self.regions.force_move(record);
+                if self.is_removed(leg) {
+                    self.lose_what_only(leg, region);
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether an authority that lost its cache waits for what this leg has: as below.
+    fn authorities_depend_on(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        let mut depends = false;
+        for place in 0..self.regions.moves_wanted() {
+            let Some(record) = self.regions.suspect_to_move(place) else { continue };
+            let region = self.regions.region_of(record);
+            let authority = self.entry(region).authority();
+            if authority != index && !self.regions.is_complete(authority, region) {
+                if self.is_removed(leg) {
+                    self.lose_what_only(leg, region);
+                } else {
+                    depends = true;
+                }
+            }
+        }
+        depends
+    }
+
+    /// Returns true if the session of an authority has dropped with something that it had not flushed,
+    /// and only this leg may have it when the authority turns out to have lost it.
+    fn absent_authorities_depend_on(&self, leg: usize) -> bool {
+        let is_gone = |leg: &Leg| matches!(leg.health, Health::Gone { removed: false, .. });
+        if self.is_removed(leg)
+            || !self.legs.iter().any(is_gone)
+            || planted::is(Planted::OutBesideAbsent)
+        {
+            return false;
+        }
+        let mut records =
+            core::iter::successors(self.regions.oldest(), |&at| self.regions.newer(at));
+        let depends = |record| {
+            let region = self.regions.region_of(record);
+            let authority = self.entry(region).authority();
+            let has_all = |other: &Leg| {
+                other.index != authority
+                    && self.may_still_have(other.index.index(), region)
+                    && self.regions.is_complete(other.index, region)
+            };
+            self.regions.is_touched(region)
+                && authority.index() != leg
+                && is_gone(&self.legs[authority.index()])
+                && !self.may_still_have(authority.index(), region)
+                && !self.legs_that_stay(LegIndex(leg as u8)).any(has_all)
+        };
+        records.any(depends)
+    }
+
+    /// Whether an untouched region is whole on this leg alone: it cannot be marked out, unless it
+    /// is gone for good; what it alone held is then lost.
+    fn untouched_regions_depend_on(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        let behind = self.legs_that_stay(index).any(|other| {
+            self.regions.stale_count(other.index) > 0
+                || self.regions.healing_count(other.index) > 0
+                || other.rebuilding > 0
+                || !other.debts.is_empty()
+                || other.writes_in_flight + other.drain_reads > 0
+        });
+        if !behind {
+            return false;
+        }
+        let mut depends = false;
+        for region in 0..self.regions.count() {
+            let is_whole = self.entry(region).is_whole(index);
+            if !is_whole || self.regions.is_touched(region) || self.is_whole_beside(index, region) {
+                continue;
+            }
+            // Another that has drained it still has to flush and be recorded whole.
+            depends = true;
+            if self.is_removed(leg) {
+                self.lose_what_only(leg, region);
+            }
+        }
+        depends
+    }
+
+    /// Whether another leg is recorded whole for an untouched region, and lacks nothing of it. One
+    /// whose medium could not read all of it is recorded whole, too, and owes that.
+    pub(in crate::engine) fn is_whole_beside(&self, leg: LegIndex, region: u32) -> bool {
+        let entry = self.entry(region);
+        self.legs_that_stay(leg).any(|other| {
+            entry.is_whole(other.index) && self.regions.is_complete(other.index, region)
+        })
+    }
+
+    /// The legs that are in and will be, one left out.
+    pub(in crate::engine) fn legs_that_stay(&self, except: LegIndex) -> impl Iterator<Item = &Leg> {
+        self.legs.iter().filter(move |leg| self.stays(leg, except))
+    }
+
+    /// Records what was on a leg alone that is gone for good. No flush was promised of what the leg
+    /// had not been flushed for: the next on each connection says so, and so does one that waits.
+    fn note_lost_with_leg(&mut self, extent: Extent) {
+        self.note_lost(extent);
+        if !planted::is(Planted::GoneUntold) {
+            self.flush_failures.note_loss();
+            self.fail_parts_done(self.regions.of_sector(extent.start), true);
+        }
+    }
+
+    fn stays(&self, leg: &Leg, except: LegIndex) -> bool {
+        leg.is_in() && leg.index != except && !self.is_going_out(leg.index)
+    }
+
+    /// A leg is gone for good: what no other leg holds in a region, copies included, is lost.
+    /// The leg that lacks least becomes complete by not counting it.
+    fn lose_what_only(&mut self, leg: usize, region: u32) {
+        let complete = self.in_legs().any(|other| {
+            other.index.index() != leg
+                && other.answers()
+                && self.regions.is_complete(other.index, region)
+        });
+        // One that is silent may have it when it comes back: that is worth waiting for.
+        let hope = self.in_legs().any(|other| {
+            other.index.index() != leg
+                && !other.answers()
+                && self.may_still_have(other.index.index(), region)
+                && !self.regions.is_stale(other.index, region)
+        });
+        let authority = self.entry(region).authority();
+        let decides_beside = self.regions.is_touched(region) && authority.index() != leg;
+        // A silent authority may come back with all that nobody has been compared with.
+        let is_awaited = decides_beside
+            && self.regions.is_uncompared(region)
+            && self.legs[authority.index()].is_in()
+            && !self.legs[authority.index()].answers()
+            && !self.is_removed(authority.index());
+        if complete || hope || is_awaited {
+            return;
+        }
+        let lacks = |other: LegIndex| {
+            self.regions.slot(region).map_or(0, |r| self.regions.lacks(r, other.index()))
+        };
+        // An authority that lacks a few writes goes before one that was never compared with it.
+        let rank = |other: LegIndex| {
+            let is_stale = self.regions.is_stale(other, region);
+            (self.loses_uncompared(other, region), is_stale, lacks(other))
+        };
+        let heir = self
+            .legs_that_stay(LegIndex(leg as u8))
+            .filter(|other| other.answers())
+            .map(|other| other.index)
+            .min_by_key(|&other| rank(other));
+        let Some(heir) = heir else { return };
+        let extent = self.regions.extent(region);
+        let gone = if decides_beside { authority } else { LegIndex(leg as u8) };
+        if self.loses_uncompared(heir, region) && self.halt_for(gone) {
+            return;
+        }
+        if self.regions.is_stale(heir, region) {
+            self.regions.clear_stale(heir, region);
+            self.note_lost_with_leg(extent);
+            if let Some(record) = self.regions.slot(region) {
+                self.owe_unsent(heir.index(), record);
+                self.consider_complete(record, heir.index());
+            } else if !self.regions.is_touched(region) {
+                self.regions.heal(heir, region);
+            }
+            return;
+        }
+        let Some(record) = self.regions.slot(region) else { return };
+        let mut lost = false;
+        let mut at = extent.start;
+        while let Some((slot, debt)) = self.legs[heir.index()].debts.first_after(at) {
+            if debt.extent.start >= extent.end {
+                break;
+            }
+            at = debt.extent.end;
+            if self.is_nowhere(heir, &debt) {
+                self.legs[heir.index()].debts.take(slot);
+                self.regions.adjust_lacks(record, heir.index(), -1);
+                self.note_lost_with_leg(debt.extent);
+                lost = true;
+            }
+        }
+        if lost {
+            self.owe_unsent(heir.index(), record);
+        }
+        self.consider_complete(record, heir.index());
+    }
+
+    /// Returns true if nobody is left to give a leg what it owes.
+    fn is_nowhere(&self, leg: LegIndex, debt: &Debt) -> bool {
+        debt.source == crate::engine::Source::Leg
+            && debt.is_acknowledged()
+            && self.drain_source(leg.index(), debt.extent).is_none()
+    }
+
+    /// Returns true if a leg owes of an uncompared region what it may have from before the volume was
+    /// opened, and nobody is left to give it that. What an authority owes it has lost since.
+    fn loses_uncompared(&self, leg: LegIndex, region: u32) -> bool {
+        if !self.regions.is_uncompared(region) || self.entry(region).authority() == leg {
+            return false;
+        }
+        let extent = self.regions.extent(region);
+        let debts = core::iter::successors(
+            self.legs[leg.index()].debts.first_after(extent.start),
+            |(_, debt)| self.legs[leg.index()].debts.first_after(debt.extent.end),
+        );
+        self.regions.is_stale(leg, region)
+            || debts
+                .take_while(|(_, debt)| debt.extent.start < extent.end)
+                .any(|(_, debt)| debt.is_rebuild() && self.is_nowhere(leg, &debt))
+    }
+
+    /// A leg that owed a whole region, be it that this has been taken up as a debt, does so no
+    /// more without having drained it: it gets the writes under way that were not sent to it.
+    pub(in crate::engine) fn owe_unsent(&mut self, leg: usize, record: u32) {
+        let index = LegIndex(leg as u8);
+        let region = self.regions.region_of(record);
+        for operation in 0..self.operations.capacity() as u32 {
+            if self.is_unsent(operation, leg, region) && !self.regions.is_stale(index, region) {
+                self.owe(operation, leg);
+            }
+        }
+    }
+
+    /// The writes under way in a region that were not sent to a leg.
+    pub(in crate::engine) fn unsent(&self, leg: usize, region: u32) -> impl Iterator<Item = u32> {
+        let operations = 0..self.operations.capacity() as u32;
+        operations.filter(move |&operation| self.is_unsent(operation, leg, region))
+    }
+
+    fn is_unsent(&self, operation: u32, leg: usize, region: u32) -> bool {
+        if !self.operations.is_used(operation) {
+            return false;
+        }
+        let state = &self.operations[operation];
+        let writes = !state.is_read && state.stage == Stage::Running;
+        let sent = (state.in_flight | state.owed | state.done) >> leg & 1 == 1;
+        writes && state.region == region && !sent
+    }
+
+    /// Notes what recovery would have to know if the leg were out now: the region table as it
+    /// is, and what is lost.
+    pub(super) fn list_what_goes_before(&mut self) {
+        let metadata = self.regions.metadata();
+        self.before_change.clear();
+        for object in (0..metadata.superblock()).chain([metadata.lost_list()]) {
+            self.before_change.push((object, metadata.newest(object)));
+        }
+    }
+
+    /// Whether all of that is durable on one of the legs that stay. Asks for what is not.
+    pub(super) fn what_goes_before_is_durable(&mut self, leaving: LegIndex) -> bool {
+        let mut wanted = core::mem::take(&mut self.before_change);
+        wanted.retain(|&(object, sequence)| {
+            let metadata = self.regions.metadata();
+            let has_it = |leg: &Leg| metadata.durable(object, leg.index) >= sequence;
+            if self.legs_that_stay(leaving).any(has_it) {
+                return false;
+            }
+            for leg in 0..self.legs.len() {
+                let state = &self.legs[leg];
+                if self.stays(state, leaving) && state.answers() {
+                    let index = state.index;
+                    self.regions.metadata_mut().request(object, index);
+                }
+            }
+            true
+        });
+        self.before_change = wanted;
+        self.before_change.is_empty()
+    }
+}

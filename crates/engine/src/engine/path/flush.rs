@@ -1,0 +1,381 @@
+//! Flush: when a client may believe its data durable.
+//!
+//! A flush goes to every leg that answers. It is acknowledged when, for every write
+//! acknowledged before it, the leg recovery would choose has it durable: that is the
+//! authority of each dirty region written since that leg's last flush. Metadata is durable
+//! already: no write is acknowledged before its region's authority is, and no flush while a
+//! move of authority is on its way. A leg that freezes is not waited for: its regions'
+//! authority moves, to a leg that has flushed everything acknowledged there.
+
+use crate::engine::Engine;
+use crate::engine::state::debt::Since;
+use crate::engine::state::debt::Source;
+use crate::engine::state::failing::Task;
+use crate::engine::state::records::{Io, Purpose};
+use crate::engine::state::slab::Key;
+use crate::identifiers::LegIndex;
+use crate::io::{Buffers, LegError, LegOperation, RequestError};
+use crate::marks::Mark;
+use crate::planted::{self, Planted};
+use crate::settings::{FlushCopies, Policy};
+use hemi_units::{Extent, Instant};
+
+/// Connections told apart for reporting a flush that lost data; ids are taken modulo this.
+const CONNECTIONS: usize = 1024;
+
+/// Losses that flushes have to report, once to each connection.
+pub(in crate::engine) struct Failures {
+    /// Counts losses of flushed-for data that no leg could make durable.
+    losses: u64,
+    told: alloc::vec::Vec<u64>,
+}
+
+impl Default for Failures {
+    fn default() -> Failures {
+        Failures { losses: 0, told: alloc::vec![0; CONNECTIONS] }
+    }
+}
+
+impl Failures {
+    pub(in crate::engine) fn note_loss(&mut self) {
+        self.losses += 1;
+    }
+
+    /// Whether this connection has a loss to be told of; it has been told then.
+    fn take(&mut self, connection: u32) -> bool {
+        let told = &mut self.told[connection as usize % CONNECTIONS];
+        let owed = *told < self.losses;
+        *told = self.losses;
+        owed
+    }
+}
+
+impl<B: Buffers> Engine<B> {
+    /// A client connection begins under this id: losses before it are none of its business.
+    pub fn connection_opened(&mut self, connection: u32) {
+        self.flush_failures.take(connection);
+    }
+
+    /// Whether flushes have to reach more than one leg.
+    pub(super) fn flush_is_strict(&self) -> bool {
+        self.flush_legs_wanted() > 1
+    }
+
+    /// How many legs must have flushed; more than are in means all that are.
+    fn flush_legs_wanted(&self) -> usize {
+        let all = self.in_legs().count();
+        match (self.settings.policy, self.settings.flush_copies) {
+            (Policy::All | Policy::WriteBehind, _) | (_, FlushCopies::All) => all,
+            (_, FlushCopies::Count(count)) => usize::from(count).clamp(1, all.max(1)),
+        }
+    }
+
+    pub(super) fn begin_flush(&mut self, slot: u32) {
+        self.requests[slot].operation = crate::io::Operation::Flush;
+        let buffer = self.requests[slot].buffer.take();
+        if let Some(buffer) = buffer {
+            self.buffers.release(buffer);
+        }
+        self.regions.note_flush();
+        self.requests[slot].moves = None;
+        // A write with FUA ends in one: what was sent of it meanwhile counts as before it.
+        let early = planted::is(Planted::FuaCountsFromStart);
+        let covers_until = if early { self.requests[slot].started } else { self.now };
+        self.requests[slot].covers_until = covers_until;
+        let metadata = self.regions.metadata();
+        self.requests[slot].lost_list = metadata.newest(metadata.lost_list());
+        let mut needed = 0;
+        for leg in self.slots() {
+            let state = &mut self.legs[leg];
+            self.requests[slot].targets[leg] = state.done_stamp;
+            if !state.is_member() || state.done_stamp <= state.flushed {
+                continue;
+            }
+            if state.answers() {
+                let joined = state.flushing.is_none_or(|stamp| stamp >= state.done_stamp);
+                self.marks.add_if(!joined, Mark::FlushNotJoined);
+                state.flush_target = state.flush_target.max(state.done_stamp);
+            }
+            let one_will_do = needed != 0 && planted::is(Planted::FlushOneLeg);
+            if self.regions.authority_count(LegIndex(leg as u8)) > 0 && !one_will_do {
+                needed |= LegIndex(leg as u8).bit();
+            }
+        }
+        self.requests[slot].needed = needed;
+        self.flushes.push(slot);
+        self.consider_flushes();
+    }
+
+    pub(in crate::engine) fn want_flush(&mut self, leg: LegIndex, stamp: u64) {
+        let state = &mut self.legs[leg.index()];
+        state.flush_target = state.flush_target.max(stamp);
+    }
+
+    pub(in crate::engine) fn start_flush(&mut self, leg: usize) {
+        if self.ios.free_slots() == 0 {
+            return;
+        }
+        let state = &mut self.legs[leg];
+        state.flushing = Some(state.done_stamp);
+        state.flush_late = false;
+        let io = Io::new(leg as u8, Purpose::Flush, Extent::default(), Source::Leg);
+        self.legs[leg].flush_io = self.start_io(io, LegOperation::Flush);
+    }
+
+    pub(in crate::engine) fn flush_done(
+        &mut self,
+        slot: u32,
+        io: &Io,
+        result: Result<(), LegError>,
+    ) {
+        let leg = usize::from(io.leg);
+        if let Err(error) = result
+            && !planted::is(Planted::FlushErrorsForgiven)
+        {
+            self.count_failure(leg, Task::Flush, error);
+        }
+        let state = &mut self.legs[leg];
+        if slot != state.flush_io {
+            // Of a session that dropped: what that lost was noted when the leg came back, and
+            // what it was given since is not touched by it.
+            self.marks.add(Mark::FlushOfLastSession);
+            return;
+        }
+        let Some(stamp) = state.flushing.take() else { return };
+        let later = planted::is(Planted::FlushCoversLater);
+        let stamp = if later { state.done_stamp } else { stamp };
+        match result {
+            Ok(()) => {
+                state.flushed = state.flushed.max(stamp);
+                state.flush_failed = false;
+                state.failing.note_success(Task::Flush);
+                self.note_flush_time(leg, self.now.since(io.submitted));
+                self.go_on_returning(LegIndex(leg as u8));
+                if !self.lost.is_empty() {
+                    // Writes over what was lost wait for it.
+                    self.retry_all_waiting(None);
+                }
+            }
+            Err(_) => {
+                self.marks.add(Mark::FlushFailed);
+                state.flush_failed = true;
+                state.flush_retry = self.now + crate::engine::TICK;
+                state.flush_target = state.flushed;
+                if self.lose_cache(leg) {
+                    self.fail_flushes_needing(leg);
+                }
+            }
+        }
+        self.consider_flushes();
+    }
+
+    /// Answers every flush whose time has come. One that has a loss to tell does so at once:
+    /// what else it waits for changes nothing about that.
+    pub(in crate::engine) fn consider_flushes(&mut self) {
+        let mut at = 0;
+        while at < self.flushes.len() {
+            let slot = self.flushes[at];
+            if self.flush_failures.take(self.requests[slot].connection) {
+                self.marks.add(Mark::LossTold);
+                self.requests[slot].error = Some(RequestError::Io);
+                self.flushes.swap_remove(at);
+                self.reply(slot);
+            } else if self.flush_is_satisfied(slot) {
+                self.flushes.swap_remove(at);
+                self.reply(slot);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Flushes that depend on data a leg may have lost fail now; the others' connections are
+    /// told at their next.
+    fn fail_flushes_needing(&mut self, leg: usize) {
+        let bit = LegIndex(leg as u8).bit();
+        let mut at = 0;
+        while at < self.flushes.len() {
+            let slot = self.flushes[at];
+            if self.requests[slot].needed & bit == 0 {
+                at += 1;
+                continue;
+            }
+            self.flushes.swap_remove(at);
+            self.flush_failures.take(self.requests[slot].connection);
+            self.marks.add(Mark::LossTold);
+            self.requests[slot].error = Some(RequestError::Io);
+            self.reply(slot);
+        }
+    }
+
+    fn flush_is_satisfied(&mut self, slot: u32) -> bool {
+        for leg in self.slots() {
+            let index = LegIndex(leg as u8);
+            if self.requests[slot].needed & index.bit() == 0 {
+                continue;
+            }
+            let target = self.requests[slot].targets[leg];
+            if self.legs[leg].flushed >= target {
+                self.requests[slot].needed &= !index.bit();
+            } else if self.legs[leg].answers()
+                && !self.legs[leg].flush_failed
+                && !self.flush_is_late(leg)
+            {
+                self.want_flush(index, target);
+            } else if !self.move_undurable(index) {
+                self.requests[slot].needed &= !index.bit();
+            }
+        }
+        if self.requests[slot].needed != 0 {
+            return false;
+        }
+        let made = self.regions.moves_made();
+        if !self.regions.no_authority_is_suspect() {
+            // The move off it is still to come, and is what makes durable what it may have lost.
+            self.marks.add(Mark::FlushWaitedForMove);
+            let unawaited = planted::is(Planted::SuspectMovesUnawaited);
+            self.requests[slot].moves = unawaited.then_some(made);
+            return false;
+        }
+        let until = *self.requests[slot].moves.get_or_insert(made);
+        if !self.moves_are_durable(until) && !planted::is(Planted::FlushIgnoresMoves) {
+            self.marks.add(Mark::FlushWaitedForMove);
+            return false;
+        }
+        let answered = !self.flush_is_strict() || self.enough_copies(slot);
+        self.marks.add_if(answered && made > until, Mark::FlushBeforeLaterMoves);
+        answered
+    }
+
+    /// `flush_copies` above one: enough legs have everything from before the flush, durable, and
+    /// say so themselves: each may be the only one that is left.
+    fn enough_copies(&mut self, slot: u32) -> bool {
+        let wanted = self.flush_legs_wanted();
+        let covers_until = self.requests[slot].covers_until;
+        let mut have = 0;
+        for leg in self.slots() {
+            let state = &self.legs[leg];
+            if !state.is_in() {
+                continue;
+            }
+            let index = state.index;
+            let caught_up = !self.is_lacking_since(leg, covers_until)
+                && self.regions.stale_count(index) == 0
+                && self.legs[leg].rebuilding == 0;
+            if !caught_up {
+                continue;
+            }
+            // The goals are fixed when the leg is first seen to have everything from before the
+            // flush, and to have it durable, so that later writes do not move them.
+            let done = self.legs[leg].done_stamp;
+            let request = &mut self.requests[slot];
+            if request.caught_up & index.bit() == 0 {
+                request.caught_up |= index.bit();
+                request.targets[leg] = done;
+            }
+            let target = request.targets[leg];
+            if self.legs[leg].flushed < target {
+                if self.legs[leg].answers() {
+                    self.want_flush(index, target);
+                }
+                continue;
+            }
+            if request.durable & index.bit() == 0 {
+                request.durable |= index.bit();
+                request.unrecorded[leg] = self.regions.unrecorded_generation(index);
+            }
+            let (unrecorded, lost_list) = (request.unrecorded[leg], request.lost_list);
+            let recorded = self.regions.is_recorded(index, unrecorded)
+                || planted::is(Planted::UnrecordedCounts);
+            if recorded && self.has_lost_list(index, lost_list) {
+                have += 1;
+            }
+        }
+        have >= wanted
+    }
+
+    /// Returns true if a leg has the lost list of this sequence or a newer one. Otherwise the leg
+    /// is given it: alone, it would answer EIO for what has been rewritten since.
+    fn has_lost_list(&mut self, leg: LegIndex, sequence: u64) -> bool {
+        let metadata = self.regions.metadata();
+        if metadata.durable(metadata.lost_list(), leg) >= sequence
+            || planted::is(Planted::RewrittenStaysLost)
+        {
+            return true;
+        }
+        self.request_lost_list(leg);
+        false
+    }
+
+    /// What a leg had may be gone with its cache, or with the leg itself: flushes of several
+    /// copies look again at what it has. A flush of it that covers what it had at first may end
+    /// before it has that back.
+    pub(in crate::engine) fn forget_copies(&mut self, leg: LegIndex) {
+        let kept = planted::is(Planted::CopiesRemembered);
+        for &slot in self.flushes.iter().filter(|_| !kept) {
+            self.requests[slot].caught_up &= !leg.bit();
+            self.requests[slot].durable &= !leg.bit();
+        }
+    }
+
+    /// Returns since when a leg has lacked an acknowledged write: since the oldest such write
+    /// arrived. A leg lacks what it owes, what is in flight to it or being read for it, and what
+    /// a write that is not acknowledged has taken the place of.
+    pub(super) fn oldest_lack(&self, leg: usize) -> Option<Instant> {
+        let under_way = self.oldest_under_way(leg).map(|since| since.arrived);
+        [self.legs[leg].debts.oldest_since(), under_way].into_iter().flatten().min()
+    }
+
+    /// Returns true if a leg has lacked an acknowledged write since that moment or longer. One that has
+    /// been superseded counts for as long as the leg lacks what has taken its place.
+    fn is_lacking_since(&mut self, leg: usize, moment: Instant) -> bool {
+        let forgotten = planted::is(Planted::YoungAgain);
+        let lacked = |since: Since| if forgotten { since.arrived } else { since.lacked };
+        self.legs[leg].debts.is_lacked_since(moment)
+            || self.oldest_under_way(leg).is_some_and(|since| lacked(since) <= moment)
+    }
+
+    /// Returns since when what is in flight to a leg, being read for it, or carried has been lacked.
+    fn oldest_under_way(&self, leg: usize) -> Option<Since> {
+        let parts = [self.oldest_write(leg), self.oldest_drain_read(leg), self.oldest_carry(leg)];
+        parts.into_iter().flatten().reduce(Since::or)
+    }
+
+    fn oldest_drain_read(&self, leg: usize) -> Option<Since> {
+        if self.legs[leg].drain_reads == 0 {
+            return None;
+        }
+        let reads = self.ios.iter().filter_map(|(_, io)| match io.purpose {
+            Purpose::DrainRead { target, since, .. } if usize::from(target) == leg => Some(since),
+            Purpose::Compare { since, .. } if usize::from(io.leg) == leg => Some(since),
+            _ => None,
+        });
+        reads.reduce(Since::or)
+    }
+
+    fn oldest_carry(&self, leg: usize) -> Option<Since> {
+        if self.legs[leg].carrying == 0 || planted::is(Planted::CarriedIsThere) {
+            return None;
+        }
+        let carrying = self.operations.iter().filter(|(_, state)| state.carries >> leg & 1 == 1);
+        carrying.map(|(_, state)| state.carried_since).reduce(Since::or)
+    }
+
+    fn oldest_write(&self, leg: usize) -> Option<Since> {
+        let mut oldest: Option<Since> = None;
+        let mut at = self.legs[leg].oldest_io;
+        while at != crate::engine::state::slab::NONE {
+            let io = &self.ios[at];
+            if let Purpose::Write { since, operation, drain, .. } = io.purpose
+                && (operation == Key::NONE || !self.operations.is_live(operation))
+            {
+                oldest = Some(oldest.map_or(since, |oldest| oldest.or(since)));
+                if !drain && planted::is(Planted::DrainsInOrder) {
+                    break;
+                }
+            }
+            at = io.newer;
+        }
+        oldest
+    }
+}

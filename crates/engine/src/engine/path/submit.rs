@@ -1,0 +1,382 @@
+//! From a client's request to operations and back to its reply.
+//!
+//! A request is split at region boundaries and at [`crate::settings::Limits::operation_bytes`] into
+//! operations, a few at a time. Before an operation starts it passes the exposure gate and
+//! takes its range lock: an operation that overlaps an earlier one still unanswered, where
+//! either writes, waits its turn. No read can therefore see a write that is not
+//! acknowledged, whichever leg answers it, and no two unanswered writes share a sector.
+
+use crate::engine::Engine;
+use crate::engine::change::membership::Phase;
+use crate::engine::state::debt::Source;
+use crate::engine::state::records::{OperationState, RequestState};
+use crate::engine::upkeep::scrub;
+use crate::identifiers::{BufferAt, LEGS_MAX};
+use crate::io::{Action, Buffers, Operation, Reply, Request, RequestError};
+use crate::planted::{self, Planted};
+use hemi_units::{Extent, Instant, SECTOR_BYTES};
+
+/// Writes leave one in so many operations to reads.
+const READ_SHARE: usize = 8;
+
+impl<B: Buffers> Engine<B> {
+    pub(in crate::engine) fn accept(&mut self, request: Request) {
+        let state = RequestState {
+            token: request.token,
+            operation: request.operation,
+            extent: request.extent,
+            next: request.extent.start,
+            buffer: request.buffer,
+            fua: request.fua,
+            connection: request.connection,
+            started: self.now,
+            outstanding: 0,
+            error: None,
+            restart: false,
+            avoid: 0,
+            stalled: false,
+            throttled: false,
+            queued: false,
+            targets: [0; LEGS_MAX],
+            needed: 0,
+            covers_until: Instant(0),
+            lost_list: 0,
+            caught_up: 0,
+            durable: 0,
+            unrecorded: [0; LEGS_MAX],
+            moves: None,
+        };
+        let key = self.requests.insert(state).expect("the driver checked has_room");
+        if matches!(self.phase, Phase::Closing(_) | Phase::Closed) {
+            self.requests[key.slot].error = Some(RequestError::ShuttingDown);
+            self.reply(key.slot);
+            return;
+        }
+        match request.operation {
+            Operation::Flush => self.begin_flush(key.slot),
+            Operation::Discard if !self.all_zero_fast() => self.reply(key.slot),
+            _ if request.extent.is_empty() => self.reply(key.slot),
+            _ => {
+                self.note_use();
+                let waits = self.phase == Phase::Opening
+                    || self.is_paused()
+                    || !self.backlog[self.backlog_of(key.slot)].is_empty();
+                if waits || !self.issue(key.slot) {
+                    self.queue(key.slot);
+                }
+            }
+        }
+    }
+
+    /// Whether every leg that takes writes zeroes ranges without writing them.
+    fn all_zero_fast(&self) -> bool {
+        self.legs.iter().all(|leg| !leg.is_member() || !leg.answers() || leg.fast_zeroes)
+    }
+
+    /// Returns the backlog a request goes to: that of reads or that of writes.
+    fn backlog_of(&self, slot: u32) -> usize {
+        let together = planted::is(Planted::ReadsBehindWrites);
+        usize::from(self.requests[slot].operation != Operation::Read || together)
+    }
+
+    /// Queues a request that has to wait for room or for a leg, once: it may find no room for one
+    /// part while another part has it queued already.
+    fn queue(&mut self, slot: u32) {
+        let (backlog, key) = (self.backlog_of(slot), self.requests.key(slot));
+        let request = &mut self.requests[slot];
+        let twice = planted::is(Planted::StalledAndQueued);
+        if core::mem::take(&mut request.stalled) && (!request.queued || twice) {
+            self.stalled.push_back(key);
+        } else if !core::mem::replace(&mut request.queued, true) {
+            self.backlog[backlog].push_back(key);
+        }
+    }
+
+    /// Splits off operations while there is room. Returns false if room is what it has to wait
+    /// for; what else holds a request up lets it go on by itself.
+    fn issue(&mut self, slot: u32) -> bool {
+        loop {
+            let request = self.requests[slot];
+            if request.throttled {
+                return !planted::is(Planted::ReadsBehindWrites);
+            }
+            if request.next >= request.extent.end || request.restart {
+                return true;
+            }
+            if request.outstanding >= self.settings.limits.operations_per_request {
+                // Goes on when one of its operations ends.
+                return true;
+            }
+            if !self.has_room_for_operation(slot) {
+                return false;
+            }
+            if request.operation != Operation::Read && self.holds_back(slot) {
+                return !planted::is(Planted::ReadsBehindWrites);
+            }
+            self.start_next(slot);
+            // A request can end while it is being split only if it was answered as a whole.
+            if !self.requests.is_used(slot) {
+                return true;
+            }
+        }
+    }
+
+    /// Returns true if a part of a request may be split off. Writes leave some room to reads,
+    /// which can often be answered while writes wait.
+    pub(super) fn has_room_for_operation(&self, slot: u32) -> bool {
+        let is_read = self.backlog_of(slot) == 0;
+        let reserve = if is_read { 0 } else { self.operations.capacity() / READ_SHARE };
+        self.operations.free_slots() > reserve
+    }
+
+    /// Splits off the next part of a request and starts it.
+    pub(super) fn start_next(&mut self, slot: u32) {
+        let extent = self.next_part(slot);
+        let operation = self.split_off(slot, extent);
+        self.enter(operation);
+    }
+
+    /// Returns the extent of the part of a request to be split off next.
+    pub(super) fn next_part(&self, slot: u32) -> Extent {
+        let request = &self.requests[slot];
+        let region = self.regions.of_sector(request.next);
+        let longest = self.settings.limits.operation_bytes / SECTOR_BYTES;
+        let unit = match request.operation {
+            Operation::Read => longest,
+            Operation::Write => self.write_sectors_max().min(longest),
+            _ => self.write_sectors_max(),
+        };
+        let spans = planted::is(Planted::OperationSpansRegions);
+        let end = request
+            .extent
+            .end
+            .min(if spans { u64::MAX } else { self.regions.extent(region).end })
+            .min(request.next.saturating_add(unit));
+        Extent { start: request.next, end }
+    }
+
+    fn split_off(&mut self, slot: u32, extent: Extent) -> u32 {
+        let request = self.requests[slot];
+        let region = self.regions.of_sector(extent.start);
+        let offset = (request.next - request.extent.start) as u32;
+        let source = match request.operation {
+            Operation::Read | Operation::Write => {
+                let buffer = request.buffer.expect("reads and writes come with a buffer");
+                Source::Buffer(BufferAt { buffer, offset })
+            }
+            Operation::WriteZeroes { may_unmap } => Source::Zero { may_unmap },
+            _ => Source::Zero { may_unmap: true },
+        };
+        let mut operation = OperationState::new(slot, extent, region, source);
+        operation.is_read = request.operation == Operation::Read;
+        operation.fua = request.fua && !operation.is_read;
+        operation.started = request.started;
+        let state = &mut self.requests[slot];
+        state.next = extent.end;
+        state.outstanding += 1;
+        self.operations.insert(operation).expect("the caller checked for room").slot
+    }
+
+    /// Takes the range lock and starts, or waits for what overlaps.
+    fn enter(&mut self, operation: u32) {
+        let state = self.operations[operation];
+        if !state.is_read {
+            self.unacknowledged_sectors += state.extent.sectors();
+        }
+        let (place, runs) = self.locks.enter(state.extent, state.is_read, operation);
+        self.operations[operation].lock = place;
+        if runs {
+            self.run_locked(operation);
+        } else if self.scrub.is_some() {
+            self.yield_scrub();
+        }
+    }
+
+    fn run_locked(&mut self, operation: u32) {
+        if self.operations[operation].is_read {
+            self.begin_read(operation);
+        } else {
+            self.begin_write(operation);
+        }
+    }
+
+    /// Ends an operation: gives back its lock, lets others in, answers the request if it
+    /// was the last.
+    pub(super) fn end_operation(&mut self, operation: u32, error: Option<RequestError>) {
+        for leg in self.slots() {
+            self.uncarry(operation, leg);
+        }
+        let state = self.operations[operation];
+        self.unlock(state.lock);
+        self.operations.remove(operation);
+        if !state.is_read {
+            self.unacknowledged_sectors -= state.extent.sectors();
+        }
+        let request = &mut self.requests[state.request];
+        request.outstanding -= 1;
+        if request.error.is_none() {
+            request.error = error;
+        }
+        self.let_in();
+        self.advance_request(state.request);
+    }
+
+    /// Gives back a range lock; another may take its place in the list.
+    pub(in crate::engine) fn unlock(&mut self, place: u32) {
+        match self.locks.leave(place) {
+            Some(scrub::LOCK_OWNER) => {
+                if let Some(scrub) = &mut self.scrub {
+                    scrub.place = place;
+                }
+            }
+            Some(moved) => self.operations[moved].lock = place,
+            None => {}
+        }
+    }
+
+    /// Starts every operation that waited for a range and waits no more. Starting one can end it
+    /// at once and so free others: the outermost call takes those, too.
+    pub(in crate::engine) fn let_in(&mut self) {
+        if core::mem::replace(&mut self.letting_in, true) {
+            return;
+        }
+        while let Some(operation) = self.locks.next_free() {
+            self.run_locked(operation);
+        }
+        self.letting_in = false;
+    }
+
+    /// Goes on with a request, or answers it if nothing of it is left.
+    pub(super) fn advance_request(&mut self, slot: u32) {
+        if !self.requests.is_used(slot) {
+            return;
+        }
+        let request = self.requests[slot];
+        if request.restart {
+            if request.outstanding == 0 {
+                self.queue(slot);
+            }
+        } else if request.next < request.extent.end && request.error.is_none() {
+            if !self.issue(slot) && request.outstanding == 0 {
+                self.queue(slot);
+            }
+        } else if request.outstanding == 0 {
+            if request.fua
+                && request.error.is_none()
+                && request.operation != Operation::Read
+                && self.flush_is_strict()
+            {
+                self.begin_flush(slot);
+            } else {
+                self.reply(slot);
+            }
+        }
+    }
+
+    /// Goes on with requests that found no room, or start over.
+    pub(in crate::engine) fn pump_backlog(&mut self) {
+        if self.phase == Phase::Opening || self.is_paused() {
+            return;
+        }
+        for backlog in 0..self.backlog.len() {
+            self.pump_one_backlog(backlog);
+        }
+    }
+
+    fn pump_one_backlog(&mut self, backlog: usize) {
+        for _ in 0..self.backlog[backlog].len() {
+            let Some(key) = self.backlog[backlog].pop_front() else { return };
+            if !self.requests.is_live(key) {
+                // Parts of it that were under way have ended meanwhile, and all of it with them.
+                continue;
+            }
+            self.requests[key.slot].queued = false;
+            let request = self.requests[key.slot];
+            if request.restart && request.outstanding > 0 {
+                // It was queued before it was given up: again once all of it has come back.
+                continue;
+            }
+            if request.restart && !self.restart_read(key.slot) {
+                self.queue(key.slot);
+                continue;
+            }
+            if !self.issue(key.slot) {
+                if !core::mem::replace(&mut self.requests[key.slot].queued, true) {
+                    self.backlog[backlog].push_front(key);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Lets reads start over that no answering leg could serve.
+    pub(in crate::engine) fn retry_stalled(&mut self) {
+        while let Some(key) = self.stalled.pop_front() {
+            if self.requests.is_live(key) || planted::is(Planted::StalledAndQueued) {
+                self.queue(key.slot);
+            }
+        }
+    }
+
+    /// Gives a read that was given up on a frozen leg a buffer of its own to start over in.
+    fn restart_read(&mut self, slot: u32) -> bool {
+        let request = self.requests[slot];
+        // The old one first: reads that each keep one while they ask for another would wait for
+        // each other for ever.
+        if let Some(old) = self.requests[slot].buffer.take() {
+            self.buffers.release(old);
+        }
+        let Some(buffer) = self.buffers.allocate(request.extent.sectors() as u32) else {
+            self.short_of_memory = true;
+            return false;
+        };
+        let state = &mut self.requests[slot];
+        state.buffer = Some(buffer);
+        state.restart = false;
+        state.next = state.extent.start;
+        state.error = None;
+        true
+    }
+
+    /// Answers a request and forgets it.
+    pub(super) fn reply(&mut self, slot: u32) {
+        let request = self.requests[slot];
+        let result = request.error.map_or(Ok(()), Err);
+        let buffer = match (request.operation, result) {
+            (Operation::Read, Ok(())) => request.buffer,
+            _ => {
+                if let Some(buffer) = request.buffer {
+                    self.buffers.release(buffer);
+                }
+                None
+            }
+        };
+        self.count_reply(&request, result);
+        self.note_use();
+        self.requests.remove(slot);
+        self.actions.push_back(Action::Reply(Reply { token: request.token, result, buffer }));
+    }
+
+    /// Nothing is under way and nothing is owed or dirty: no timer is needed.
+    pub(in crate::engine) fn is_quiescent(&self) -> bool {
+        self.phase == Phase::Serving
+            && self.requests.len() == 0
+            && self.ios.len() == 0
+            && self.regions.touched_count() == 0
+            && self.regions.in_use() == 0
+            && self.scrub.is_none()
+            && self.detach.is_none()
+            && self.changes.is_empty()
+            && self.legs.iter().all(|leg| {
+                leg.is_in() && leg.answers() && leg.debts.is_empty()
+                    || leg.membership == crate::format::Membership::Empty
+            })
+            && self.legs.iter().all(|leg| {
+                !leg.is_in()
+                    || self.regions.stale_count(leg.index) == 0
+                        && self.regions.healing_count(leg.index) == 0
+                        && self.regions.metadata().is_current(leg.index)
+            })
+            || self.phase == Phase::Closed
+    }
+}

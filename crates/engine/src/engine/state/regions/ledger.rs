@@ -1,0 +1,238 @@
+//! The ledger beside the pages: a region's entry is stored there whenever it changes, and whatever is
+//! done because of that comes after. So an authority that the ledger names may acknowledge what is
+//! not to be durable before its page is.
+//!
+//! The pages follow: where a flush or a change of legs depends on one, at once, and otherwise within
+//! a second.
+
+use super::Regions;
+use super::active::Undurable;
+use super::metadata::{BlockWrite, ObjectId};
+use crate::engine::state::leg::Leg;
+use crate::format::stamp::Progress;
+use crate::format::{Id, Ledger, LedgerMark, page};
+use crate::identifiers::{LEGS_MAX, LegIndex};
+use crate::marks::{Mark, Marks};
+use crate::planted::{self, Planted};
+use crate::recovery::Opening;
+use hemi_units::{Instant, SECOND};
+
+/// Moves of authority are in pages that are durable after this, if nobody asks before.
+const RECORDED_AFTER: u64 = 5 * SECOND;
+
+impl Regions {
+    /// Returns true if a ledger is kept.
+    pub(in crate::engine) fn has_ledger(&self) -> bool {
+        self.ledger.is_some()
+    }
+
+    /// Takes over a ledger, complete before any superblock names the new opening.
+    pub(super) fn begin_ledger(&mut self, ledger: Option<Ledger>, opening: &Opening) {
+        self.ledger = ledger;
+        let Some(ledger) = &mut self.ledger else { return };
+        if let Some(found) = &opening.ledger {
+            // It may have been the next one, in superblocks by now.
+            ledger.store_opening(found.opening);
+        }
+        for (leg, record) in (0..LEGS_MAX as u8).map(LegIndex).zip(&opening.superblock.legs) {
+            ledger.store_epoch(leg, record.join_epoch);
+            for (object, state) in (0..).zip(&opening.objects) {
+                ledger.store_durable(object, leg, state.durable[leg.index()]);
+            }
+        }
+        for region in 0..self.count() {
+            self.enter_in_ledger(region);
+        }
+    }
+
+    /// Announces an opening. Returns what superblocks say of it; `None` without a ledger.
+    pub(in crate::engine) fn announce_opening(&mut self, id: Id) -> Option<LedgerMark> {
+        let ledger = self.kept_ledger()?;
+        let half = id[..8].try_into().expect("an id has sixteen bytes");
+        let opening = u64::from_le_bytes(half).max(1);
+        ledger.store_next(opening);
+        Some(LedgerMark { opening, boot: ledger.boot() })
+    }
+
+    /// All superblocks name the opening that was announced.
+    pub(in crate::engine) fn confirm_opening(&mut self, mark: Option<LedgerMark>) {
+        if let (Some(ledger), Some(mark)) = (self.kept_ledger(), mark) {
+            ledger.store_opening(mark.opening);
+        }
+    }
+
+    /// No superblock relies on the ledger any more.
+    pub(in crate::engine) fn retire_ledger(&mut self) {
+        if let Some(mut ledger) = self.ledger.take() {
+            ledger.retire();
+        }
+    }
+
+    /// Leaves the ledger as it is from now on: the engine has halted, and what it still concludes from the
+    /// input at hand is not to be found by the next start.
+    pub(in crate::engine) fn leave_ledger(&mut self) {
+        self.ledger_is_left = true;
+    }
+
+    /// Returns the ledger, to store in; `None` without one, or if it is to stay as it is.
+    fn kept_ledger(&mut self) -> Option<&mut Ledger> {
+        let is_left = self.ledger_is_left && !planted::is(Planted::HaltEntersOn);
+        self.ledger.as_mut().filter(|_| !is_left)
+    }
+
+    /// Stores the state of a region as it is now.
+    pub(super) fn enter_in_ledger(&mut self, region: u32) {
+        let (entry, touched) = (self.entry(region), self.is_touched(region));
+        if let Some(ledger) = self.kept_ledger() {
+            ledger.store(region, entry, touched);
+        }
+    }
+
+    /// From now on the bits of a slot are of the leg that joined in this epoch.
+    pub(super) fn note_epoch(&mut self, leg: LegIndex, epoch: u64) {
+        if let Some(ledger) = self.kept_ledger() {
+            ledger.store_epoch(leg, epoch);
+            ledger.store_progress(leg, &Progress::default());
+        }
+    }
+
+    /// Notes how far a remote leg has come.
+    pub(in crate::engine) fn note_progress(&mut self, leg: LegIndex, progress: &Progress) {
+        if let Some(ledger) = self.kept_ledger() {
+            ledger.store_progress(leg, progress);
+        }
+    }
+
+    /// Nothing is known to be durable on a leg.
+    pub(super) fn forget_durable(&mut self, leg: LegIndex) {
+        let objects = self.metadata.lost_list() + 1;
+        if let Some(ledger) = self.kept_ledger() {
+            (0..objects).for_each(|object| ledger.store_durable(object, leg, 0));
+        }
+    }
+
+    /// Returns the next metadata block to write to a leg, as [`super::metadata::Metadata::next_write`].
+    pub(in crate::engine) fn next_metadata_write(
+        &mut self,
+        leg: LegIndex,
+        withheld: Option<ObjectId>,
+        marks: &mut Marks,
+    ) -> Option<BlockWrite> {
+        let write = self.metadata.next_write(leg, withheld, marks)?;
+        Some(BlockWrite { moves: self.moves.made, ..write })
+    }
+
+    /// A metadata write ended.
+    pub(in crate::engine) fn complete_metadata(
+        &mut self,
+        leg: LegIndex,
+        write: &BlockWrite,
+        succeeded: bool,
+    ) {
+        self.metadata.complete(leg, write, succeeded);
+        let durable = self.metadata.durable(write.object, leg);
+        if let Some(ledger) = self.kept_ledger() {
+            ledger.store_durable(write.object, leg, durable);
+        }
+    }
+
+    /// Notes which pages do not say what the ledger does: they are to be written.
+    pub(super) fn note_what_pages_lack(&mut self, opening: &Opening) {
+        let Some(state) = &opening.ledger else { return };
+        for region in 0..self.count() {
+            if state.recorded[region as usize] != self.entry(region) {
+                self.metadata.change(self.metadata.page_of(region));
+            }
+        }
+    }
+
+    /// Arms a region that the ledger says is armed, or cleans it if there is no room.
+    pub(super) fn adopt_armed(&mut self, region: u32) {
+        let entry = self.entry(region);
+        let page = self.metadata.page_of(region);
+        if self.armed.has_room() {
+            let newest = self.metadata.newest(page);
+            self.armed.note_sequence(page, entry.authority(), newest);
+            self.armed.insert(region, true);
+        } else {
+            self.table[region as usize] = entry.cleaned();
+            self.metadata.change(page);
+        }
+    }
+
+    /// Returns true if writes may be sent to a touched region. Asks for the page that says it is
+    /// dirty if none does durably.
+    pub(in crate::engine) fn intent_is_durable(&mut self, record: u32, legs: &[Leg]) -> bool {
+        if self.ledger.is_some() && self.active[record].is_recorded {
+            return true;
+        }
+        let durable = self.authority_is_durable(record, legs);
+        self.active[record].is_recorded |= durable;
+        durable
+    }
+
+    /// Notes that the authority of a region has moved: its page does not say so yet.
+    pub(super) fn note_moved(&mut self, record: u32, now: Instant) {
+        self.moves.made += 1;
+        let number = self.moves.made;
+        let undurable = &mut self.active[record].undurable;
+        match undurable {
+            Some(undurable) => (undurable.last, undurable.moved) = (number, now),
+            None => {
+                let since = now;
+                *undurable = Some(Undurable { first: number, last: number, since, moved: now });
+                self.moves.undurable.push(record);
+            }
+        }
+    }
+
+    /// A page is durable on a leg. Where it names that leg, recovery would choose it or one that took
+    /// over later: moves up to the page's are durable.
+    pub(in crate::engine) fn note_moves_recorded(
+        &mut self,
+        leg: LegIndex,
+        write: &BlockWrite,
+        marks: &mut Marks,
+    ) {
+        if self.moves.undurable.is_empty() {
+            return;
+        }
+        let regions = self.metadata.layout().page_regions(write.object);
+        let mut at = 0;
+        while at < self.moves.undurable.len() {
+            let record = self.moves.undurable[at];
+            let active = &self.active[record];
+            at += 1;
+            if !regions.contains(&active.region) {
+                continue;
+            }
+            let place = (active.region - regions.start) as usize;
+            let entry = page::entry(self.metadata.image(write.image), place);
+            let names = entry.is_dirty() && entry.authority() == leg;
+            let Some(undurable) = active.undurable.filter(|_| names) else { continue };
+            if undurable.last > write.moves {
+                if undurable.first <= write.moves {
+                    marks.add(Mark::EarlierMoveDurable);
+                    let first = write.moves + 1;
+                    self.active[record].undurable = Some(Undurable { first, ..undurable });
+                }
+                continue;
+            }
+            self.active[record].undurable = None;
+            at -= 1;
+            self.moves.undurable.swap_remove(at);
+        }
+    }
+
+    /// Asks for the pages of moves that have waited for long enough.
+    pub(in crate::engine) fn record_old_moves(&mut self, legs: &[Leg], now: Instant) {
+        let wait = if self.ledger.is_some() { RECORDED_AFTER } else { 0 };
+        for at in 0..self.moves.undurable.len() {
+            let record = self.moves.undurable[at];
+            let since = self.active[record].undurable.map(|undurable| undurable.since);
+            if since.is_some_and(|since| now.since(since) >= wait) {
+                self.authority_is_durable(record, legs);
+            }
+        }
+    }
+}

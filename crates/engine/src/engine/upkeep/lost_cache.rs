@@ -1,0 +1,562 @@
+//! What follows when a leg may have lost everything it completed since its last successful
+//! flush: a session that dropped, a reset, a failed flush.
+//!
+//! It owes those regions again. Where another leg is complete, all of the region is owed and
+//! the leg stops being the authority there. Where none is, the leg is given back piece by
+//! piece what others are fresh for or what a copy in memory still holds; until it has that,
+//! durably, nothing is acknowledged and no flush is answered that depends on it. A leg that
+//! is silent is waited for: it may have what this one lost. And where several lose their
+//! caches it is the authority's content that stands: only there is everything durable that a
+//! flush was answered for. But what another has flushed since the authority lost its cache
+//! it still has: the authority goes on getting that from there.
+//! What only this leg held cannot be told from what it kept: it stands as found on the leg,
+//! and the flush that would have covered it reports the loss to every connection, once.
+
+use crate::engine::Engine;
+use crate::engine::state::debt::{Debt, Lacked, Since, Source};
+use crate::engine::state::leg::Health;
+use crate::engine::state::records::{Purpose, Stage};
+use crate::engine::state::slab::{Key, NONE};
+use crate::identifiers::LegIndex;
+use crate::io::{Buffers, Operation, RequestError};
+use crate::marks::Mark;
+use crate::planted::{self, Planted};
+use hemi_units::Extent;
+
+/// Who has the newest data of the beginning of an extent, apart from one leg.
+pub(in crate::engine) struct Elsewhere {
+    pub(in crate::engine) sectors: u64,
+    /// The leg that has it, and the copy in memory if it has not landed there yet.
+    pub(in crate::engine) held: Option<(LegIndex, Source)>,
+}
+
+impl<B: Buffers> Engine<B> {
+    /// Whether there was anything nobody else has.
+    pub(in crate::engine) fn lose_cache(&mut self, leg: usize) -> bool {
+        // What has been read of it, or is to be written over, may not be there any more.
+        self.give_up_own_reads(leg, true);
+        let index = LegIndex(leg as u8);
+        self.forget_copies(index);
+        if !planted::is(Planted::ComparedAfterLoss) {
+            self.regions.forget_comparable(index);
+        }
+        let flushed = self.legs[leg].flushed;
+        let reported = self.legs[leg].loss_reported;
+        let (mut alone, mut news) = (false, false);
+        let mut at = self.regions.oldest();
+        while let Some(record) = at {
+            at = self.regions.newer(record);
+            let region = self.regions.region_of(record);
+            // Untouched regions it is not recorded whole for: see below.
+            let follows = !self.regions.is_touched(region) && !self.entry(region).is_whole(index);
+            if self.regions.last_done(record, leg) <= flushed || follows {
+                continue;
+            }
+            if self.has_nothing_new(record, leg) {
+                self.marks.add(Mark::RepairsKept);
+                continue;
+            }
+            if self.another_has_all(leg, region) {
+                self.marks.add(Mark::CacheLostWithPeer);
+                self.owe_region(leg, region);
+                self.forget_done(leg, record);
+            } else if let Some(decides) = self.decides_beside(leg, region) {
+                self.marks.add(Mark::CacheLostWithPeer);
+                let lost = self.keep_what_is_flushed(leg, decides, record).unwrap_or_else(|| {
+                    self.owe_region(leg, region);
+                    self.forget_done(leg, record);
+                    // If that leg is gone for good all of it is lost, which is said then.
+                    let is_there = !self.is_removed(decides.index());
+                    is_there && self.restore_what_is_left(decides, record)
+                });
+                if lost {
+                    self.marks.add(Mark::CacheLostAlone);
+                    self.fail_parts_done(region, false);
+                }
+                alone |= lost;
+                news |= lost;
+            } else if !self.regions.is_stale(index, region) {
+                self.forget_done(leg, record);
+                // With no room for its writes the region may be owed as a whole by now.
+                let owed = self.regions.is_stale(index, region);
+                let only_here = !owed && self.owe_what_others_have(leg, record);
+                self.marks.add(Mark::CacheLostWithoutPeer);
+                self.marks.add_if(only_here, Mark::CacheLostAlone);
+                alone |= only_here;
+                if only_here {
+                    self.fail_parts_done(region, false);
+                    self.give_up_uncounted(leg, region);
+                }
+                news |= only_here && self.regions.last_done(record, leg) > reported;
+            }
+            if self.regions.decides(index, region) {
+                self.regions.note_cache_lost(record, &self.legs);
+                self.regions.want_move(record);
+            }
+        }
+        // Untouched regions it is not recorded whole for may have been in its cache alone.
+        for region in 0..self.regions.count() {
+            let is_whole = self.entry(region).is_whole(index);
+            if !is_whole && !self.regions.is_touched(region) && self.legs[leg].is_member() {
+                self.owe_region(leg, region);
+            }
+        }
+        if news {
+            self.flush_failures.note_loss();
+            self.legs[leg].loss_reported = self.legs[leg].done_stamp;
+        }
+        alone
+    }
+
+    /// The leg whose durable content stands in a region where `leg` has lost its cache and no
+    /// other is known to have everything: the authority, if that is another. All that flushes
+    /// were answered for is durable there, whatever else it has lost; on the leg that lost its
+    /// cache it need not be, which may not even have had the region before its last flush.
+    fn decides_beside(&self, leg: usize, region: u32) -> Option<LegIndex> {
+        let authority = self.entry(region).authority();
+        (self.regions.is_touched(region) && authority.index() != leg).then_some(authority)
+    }
+
+    /// A leg has been given something in a region whose authority has lost its cache. Where that
+    /// owes it, too, the authority may have to get it from the leg, which did not have it when the
+    /// cache was lost and may not have it durably: the leg is trusted no more.
+    pub(in crate::engine) fn note_given(&mut self, record: u32, leg: usize, extent: Extent) {
+        let authority = self.entry(self.regions.region_of(record)).authority().index();
+        let suspect = self.regions.is_suspect(record);
+        if !suspect || authority == leg || planted::is(Planted::GivenSinceTrusted) {
+            return;
+        }
+        let mut rest = extent;
+        while !rest.is_empty()
+            && let Some((_, debt)) = self.legs[authority].debts.overlapping(rest)
+        {
+            if debt.source == Source::Leg && debt.is_acknowledged() {
+                self.regions.distrust(record, leg);
+                return;
+            }
+            rest.start = debt.extent.end.min(rest.end);
+        }
+    }
+
+    /// A leg lost its cache that gives an authority back what that one lost. If it has been
+    /// flushed in between, it still has durably whatever it was fresh for by then, and the
+    /// authority goes on getting that from it. No flush of a client's has been answered since
+    /// then that depends on the region: none can have promised more. So the leg owes only what
+    /// others are fresh for or have a copy of, and for the rest its own content stands. Whether
+    /// there is a rest; `None` if it is not to be trusted so far.
+    fn keep_what_is_flushed(
+        &mut self,
+        leg: usize,
+        authority: LegIndex,
+        record: u32,
+    ) -> Option<bool> {
+        let index = LegIndex(leg as u8);
+        let region = self.regions.region_of(record);
+        let keeps = self.regions.has_flushed_since_loss(record, leg, self.legs[leg].flushed)
+            && !self.regions.is_stale(index, region)
+            && self.may_still_have(authority.index(), region);
+        if !keeps {
+            return None;
+        }
+        self.forget_done(leg, record);
+        if self.regions.is_stale(index, region) {
+            return None;
+        }
+        let alone = self.owe_what_others_have(leg, record);
+        self.reconsider = true;
+        (!self.regions.is_stale(index, region)).then_some(alone)
+    }
+
+    /// An authority that waited for what a leg had which has now lost it, too: it gets what
+    /// is left elsewhere, and for the rest its own content stands. Whether there is a rest.
+    fn restore_what_is_left(&mut self, authority: LegIndex, record: u32) -> bool {
+        let leg = authority.index();
+        let region = self.regions.region_of(record);
+        if self.regions.is_complete(authority, region) {
+            return false;
+        }
+        self.regions.clear_stale(authority, region);
+        let extent = self.regions.extent(region);
+        let mut at = extent.start;
+        while let Some((slot, debt)) = self.legs[leg].debts.first_after(at) {
+            if debt.extent.start >= extent.end {
+                break;
+            }
+            at = debt.extent.end;
+            if debt.source == Source::Leg && debt.is_acknowledged() {
+                self.legs[leg].debts.take(slot);
+                self.regions.adjust_lacks(record, leg, -1);
+            }
+        }
+        self.owe_unsent(leg, record);
+        let lost = self.owe_what_others_have(leg, record);
+        if lost {
+            self.give_up_uncounted(leg, region);
+        }
+        if self.regions.lacks(record, leg) == 0 {
+            self.end_rebuilding(leg, record);
+        }
+        self.regions.note_cache_lost(record, &self.legs);
+        self.regions.want_move(record);
+        self.reconsider = true;
+        lost
+    }
+
+    /// Nobody can serve a read of the beginning of `extent`, which lies in one region: lets what
+    /// its authority holds there stand, if it may. Returns whether it does now.
+    ///
+    /// The last leg that had something can lose it in many ways, and it would be easy to forget
+    /// one; but whoever needs the data comes by here.
+    pub(in crate::engine) fn authority_stands(&mut self, extent: Extent) -> bool {
+        let region = self.regions.of_sector(extent.start);
+        let authority = self.entry(region).authority().index();
+        // What is recorded as lost, or went with the device, answers EIO instead.
+        self.regions.is_touched(region)
+            && !planted::is(Planted::AuthorityDoubted)
+            && !self.touches_lost(extent)
+            && !self.is_removed(authority)
+            && self.stands_as_found(authority, extent)
+    }
+
+    /// An authority that lost its cache may owe what those who had it have lost as well since: then
+    /// its own content stands, and the loss is reported. Returns whether it does from now on at the
+    /// beginning of `extent`.
+    pub(super) fn stands_as_found(&mut self, leg: usize, extent: Extent) -> bool {
+        let Some((_, debt)) = self.legs[leg].debts.overlapping(extent) else { return false };
+        let region = self.regions.of_sector(extent.start);
+        let decides = self.regions.decides(LegIndex(leg as u8), region);
+        let is_owed = debt.extent.start <= extent.start
+            && debt.source == Source::Leg
+            && debt.is_acknowledged();
+        let Some(record) = self
+            .regions
+            .slot(region)
+            .filter(|&record| decides && is_owed && self.regions.is_suspect(record))
+        else {
+            return false;
+        };
+        let owed = debt.extent.intersection(extent);
+        let Some(sectors) = self.nobody_has(leg, owed) else { return false };
+        let stands = Extent::new(owed.start, sectors);
+        if !self.legs[leg].debts.has_room(self.room_to_stand(leg, region, debt.extent, stands)) {
+            return false;
+        }
+        let carved = self.legs[leg].debts.carve(stands, &mut self.buffers);
+        self.regions.adjust_lacks(record, leg, carved.debts);
+        if !planted::is(Planted::UnsentForgotten) {
+            self.owe_unsent(leg, record);
+        }
+        self.report_lost_on(leg, region);
+        self.consider_complete(record, leg);
+        true
+    }
+
+    /// Something acknowledged in a region is gone, and what `leg` holds there stands: flushes say so, and
+    /// requests that go on.
+    pub(in crate::engine) fn report_lost_on(&mut self, leg: usize, region: u32) {
+        self.marks.add(Mark::CacheLostAlone);
+        self.flush_failures.note_loss();
+        self.fail_parts_done(region, false);
+        self.give_up_uncounted(leg, region);
+    }
+
+    /// Returns how many more debts a leg may come to have when part of one is no longer owed, since what
+    /// the leg holds there stands. A list that is full of such debts gets shorter by it.
+    fn room_to_stand(&self, leg: usize, region: u32, owed: Extent, stands: Extent) -> usize {
+        let unsent = self.unsent(leg, region).count();
+        if unsent > 0 || planted::is(Planted::FullListDoubted) {
+            return 2 + unsent;
+        }
+        usize::from(owed.start < stands.start && stands.end < owed.end)
+    }
+
+    /// Makes legs that are not counted on owe a region in which what `leg` has kept stands from now on:
+    /// those whose device was removed, and those that are silent while they are marked out. They may
+    /// come back with what the leg has lost.
+    fn give_up_uncounted(&mut self, leg: usize, region: u32) {
+        for other in self.slots() {
+            let state = &self.legs[other];
+            let uncounted = if self.is_removed(other) {
+                !planted::is(Planted::RemovedStillFresh)
+            } else {
+                self.leaves_silently(other) && !planted::is(Planted::LeavingStillFresh)
+            };
+            if other != leg && state.is_member() && uncounted {
+                self.owe_region(other, region);
+            }
+        }
+    }
+
+    /// How many sectors from the beginning of an extent every other leg lacks, whether it
+    /// answers or not; `None` if one may have some.
+    fn nobody_has(&self, leg: usize, extent: Extent) -> Option<u64> {
+        let mut end = extent.end;
+        for other in self.slots().filter(|&o| o != leg && self.legs[o].is_member()) {
+            let state = &self.legs[other];
+            if self.is_removed(other)
+                || self.regions.is_stale(state.index, self.regions.of_sector(extent.start))
+            {
+                continue;
+            }
+            if state.held_until(extent.start).is_some() {
+                return None;
+            }
+            let (_, owed) = state.debts.overlapping(Extent::new(extent.start, 1))?;
+            if !owed.is_acknowledged() || owed.source != Source::Leg {
+                return None;
+            }
+            end = end.min(owed.extent.end);
+        }
+        Some(end - extent.start)
+    }
+
+    /// What a leg alone held of a region is gone: requests that go on, and a part of which in
+    /// this region had been done, have to say so. (Parts still under way are written again.) A part
+    /// with FUA is gone only with the leg itself.
+    pub(in crate::engine) fn fail_parts_done(&mut self, region: u32, with_leg: bool) {
+        let extent = self.regions.extent(region);
+        for slot in 0..self.requests.capacity() as u32 {
+            if !self.requests.is_used(slot) {
+                continue;
+            }
+            let request = &self.requests[slot];
+            // One with FUA ends in a flush.
+            let writes = request.fua && request.operation == Operation::Flush
+                || matches!(
+                    request.operation,
+                    Operation::Write | Operation::WriteZeroes { .. } | Operation::Discard
+                );
+            let begun = Extent { start: request.extent.start, end: request.next };
+            if !writes || request.fua && !with_leg || !begun.overlaps(extent) {
+                continue;
+            }
+            let here = begun.intersection(extent).sectors();
+            let under_way: u64 = self
+                .operations
+                .iter()
+                .filter(|(_, part)| part.request == slot && part.region == region && !part.is_read)
+                .map(|(_, part)| part.extent.sectors())
+                .sum();
+            if under_way < here {
+                self.requests[slot].error = Some(RequestError::Io);
+            }
+        }
+    }
+
+    /// Whether another leg holds everything acknowledged in a region. One that is silent may
+    /// have it when it comes back: it is waited for.
+    fn another_has_all(&self, leg: usize, region: u32) -> bool {
+        self.slots().filter(|&other| other != leg && self.legs[other].is_in()).any(|other| {
+            self.may_still_have(other, region)
+                && self.regions.is_complete(LegIndex(other as u8), region)
+        })
+    }
+
+    /// Whether a leg that holds something of a region now holds it when it answers again: not
+    /// one whose session has dropped with something there that it had not flushed, nor one
+    /// that is being marked out.
+    pub(in crate::engine) fn may_still_have(&self, leg: usize, region: u32) -> bool {
+        let state = &self.legs[leg];
+        if self.leaves_silently(leg) {
+            return false;
+        }
+        let is_flushed = |record| {
+            let done = self.regions.last_done(record, leg);
+            done <= state.flushed || self.has_nothing_new(record, leg)
+        };
+        match state.health {
+            Health::Answering | Health::Frozen { .. } => true,
+            Health::Gone { removed: false, .. } => self.regions.slot(region).is_none_or(is_flushed),
+            Health::Gone { removed: true, .. } | Health::Absent => false,
+        }
+    }
+
+    /// Returns true if a leg is being marked out and does not answer. A superblock may say already
+    /// that it is out, so nobody may wait for it.
+    fn leaves_silently(&self, leg: usize) -> bool {
+        let state = &self.legs[leg];
+        !state.answers() && self.is_going_out(state.index)
+    }
+
+    /// Returns true if a leg has been given nothing in a region since it had flushed everything but what it
+    /// held before, durably: that is there, or cannot be read again. So it is in a region that is not
+    /// touched, wherever the leg is recorded whole: recovery counts on it, too.
+    fn has_nothing_new(&self, record: u32, leg: usize) -> bool {
+        let region = self.regions.region_of(record);
+        let is_whole = self.entry(region).is_whole(LegIndex(leg as u8));
+        let is_settled = is_whole && !self.regions.is_touched(region);
+        (is_settled || self.regions.is_only_repaired(record, leg))
+            && !planted::is(Planted::RepairsLost)
+    }
+
+    /// Writes under way that the leg had: it has to get them again. Until it has, it also
+    /// lacks what was acknowledged beneath them.
+    fn forget_done(&mut self, leg: usize, record: u32) {
+        let index = LegIndex(leg as u8);
+        let region = self.regions.region_of(record);
+        for operation in 0..self.operations.capacity() as u32 {
+            if !self.operations.is_used(operation) {
+                continue;
+            }
+            let state = self.operations[operation];
+            if state.is_read || state.region != region || state.stage != Stage::Running {
+                continue;
+            }
+            if state.done & index.bit() != 0 {
+                self.operations[operation].done &= !index.bit();
+                self.lose_rewritten(self.operation_key(operation));
+                if !self.regions.is_stale(index, region) {
+                    self.owe(operation, leg);
+                }
+            }
+            let state = &self.operations[operation];
+            let pending = (state.in_flight | state.owed) & index.bit() != 0;
+            let now = self.now;
+            if pending
+                && !self.regions.is_stale(index, region)
+                && self.carry(operation, leg, Since::at(now), Lacked::default())
+            {
+                self.regions.adjust_lacks(record, leg, 1);
+            }
+        }
+    }
+
+    /// Owes the leg whatever of a region others are fresh for or a copy holds. Whether there
+    /// was anything else.
+    fn owe_what_others_have(&mut self, leg: usize, record: u32) -> bool {
+        let index = LegIndex(leg as u8);
+        let region = self.regions.region_of(record);
+        let extent = self.regions.extent(region);
+        let mut alone = false;
+        let mut at = extent.start;
+        while at < extent.end {
+            let mut rest = Extent { start: at, end: extent.end };
+            if let Some(lost) = self.lost.first(rest)
+                && !planted::is(Planted::LostGivenBack)
+            {
+                // Others may have what was there before. The list says so, but is not durable yet.
+                if lost.start <= at {
+                    at = lost.end.min(extent.end);
+                    continue;
+                }
+                rest.end = lost.start;
+            }
+            if let Some(until) = self.legs[leg].held_until(at) {
+                // What is in flight there comes after it; beneath it nothing else is newer.
+                at = until;
+                continue;
+            }
+            let owed = self.legs[leg].debts.overlapping(rest).map(|(_, debt)| debt.extent);
+            if let Some(owed) = owed.filter(|owed| owed.start <= at) {
+                at = owed.end;
+                continue;
+            }
+            let held = self.legs[leg].first_held(rest);
+            let end =
+                rest.end.min(owed.map_or(u64::MAX, |o| o.start)).min(held.unwrap_or(u64::MAX));
+            let found = self.elsewhere_than(index.bit(), Extent { start: at, end });
+            let piece = Extent::new(at, found.sectors);
+            at = piece.end;
+            let Some((_, source)) = found.held else {
+                alone = true;
+                continue;
+            };
+            if !self.legs[leg].debts.has_room(2) {
+                return self.stand_as_found(index, region);
+            }
+            source.retain(&mut self.buffers);
+            self.legs[leg].debts.add(Debt::new(piece, source, Since::REBUILD, Key::NONE));
+            self.regions.adjust_lacks(record, leg, 1);
+            self.begin_rebuilding(leg, record);
+        }
+        alone
+    }
+
+    /// No room to note what others have: the leg's content is the region's, and all others
+    /// owe it; unless it does not decide, and then it owes all of the region itself.
+    pub(in crate::engine) fn stand_as_found(&mut self, leg: LegIndex, region: u32) -> bool {
+        if self.decides_beside(leg.index(), region).is_some() {
+            self.owe_region(leg.index(), region);
+            return true;
+        }
+        for other in self.slots() {
+            if other != leg.index() && self.legs[other].is_member() {
+                self.owe_region(other, region);
+            }
+        }
+        true
+    }
+
+    /// Finds the newest data of the beginning of an extent, on any member but those in `except`.
+    pub(in crate::engine) fn elsewhere_than(&self, except: u8, extent: Extent) -> Elsewhere {
+        let others = || self.slots().filter(|&o| except >> o & 1 == 0 && self.legs[o].is_member());
+        let fresh = others()
+            .filter(|&other| self.may_still_have(other, self.regions.of_sector(extent.start)))
+            .map(|other| (self.fresh_prefix(other, extent), other))
+            .max()
+            .filter(|&(sectors, _)| sectors > 0);
+        if let Some((sectors, other)) = fresh {
+            return Elsewhere { sectors, held: Some((LegIndex(other as u8), Source::Leg)) };
+        }
+        for other in others() {
+            let index = LegIndex(other as u8);
+            if let Some((_, debt)) = self.legs[other].debts.overlapping(extent)
+                && debt.extent.start <= extent.start
+                && debt.source != Source::Leg
+                && debt.is_acknowledged()
+            {
+                let sectors = debt.extent.end.min(extent.end) - extent.start;
+                let source = debt.source.skip(extent.start - debt.extent.start);
+                return Elsewhere { sectors, held: Some((index, source)) };
+            }
+            if let Some((source, sectors)) = self.in_flight_copy(other, extent) {
+                return Elsewhere { sectors, held: Some((index, source)) };
+            }
+        }
+        let end = others().map(|other| self.next_edge(other, extent)).min();
+        Elsewhere { sectors: end.unwrap_or(extent.end) - extent.start, held: None }
+    }
+
+    /// Returns where, within `extent`, a leg may begin to have other data than at its beginning:
+    /// at the next edge of a debt or of a range in flight. What is in flight over several debts
+    /// must not hide that one of them keeps a copy.
+    fn next_edge(&self, leg: usize, extent: Extent) -> u64 {
+        let state = &self.legs[leg];
+        let begins_or_ends = |begin: u64, end: u64| if begin > extent.start { begin } else { end };
+        let debt = state.debts.overlapping(extent).map(|(_, debt)| debt.extent);
+        let of_debt = debt.map(|debt| begins_or_ends(debt.start, debt.end));
+        let of_held = state.held_until(extent.start).or_else(|| state.first_held(extent));
+        let of_debt =
+            of_debt.filter(|_| of_held.is_none() || !planted::is(Planted::CopyOverlooked));
+        [of_debt, of_held].into_iter().flatten().fold(extent.end, u64::min)
+    }
+
+    /// The buffer of an acknowledged write in flight on a leg at the beginning of `extent`.
+    fn in_flight_copy(&self, leg: usize, extent: Extent) -> Option<(Source, u64)> {
+        let region = self.regions.of_sector(extent.start);
+        if self.regions.is_stale(LegIndex(leg as u8), region) {
+            return None;
+        }
+        // What the leg owes there is newer than what it has in flight.
+        let newer = self.legs[leg].debts.overlapping(extent).map(|(_, debt)| debt.extent.start);
+        let end = extent.end.min(newer.unwrap_or(u64::MAX));
+        let extent = Extent { start: extent.start, end };
+        if extent.is_empty() {
+            return None;
+        }
+        let mut at = self.legs[leg].oldest_io;
+        while at != NONE {
+            let io = &self.ios[at];
+            if let Purpose::Write { operation, .. } = io.purpose
+                && !self.operations.is_live(operation)
+                && io.extent.start <= extent.start
+                && io.extent.end > extent.start
+            {
+                let sectors = io.extent.end.min(extent.end) - extent.start;
+                return Some((io.source.skip(extent.start - io.extent.start), sectors));
+            }
+            at = io.newer;
+        }
+        None
+    }
+}

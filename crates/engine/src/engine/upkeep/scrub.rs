@@ -1,0 +1,300 @@
+//! Scrub: comparing all legs, piece by piece, each under a range lock.
+
+use alloc::vec::Vec;
+
+use crate::command::CommandError;
+use crate::engine::Engine;
+use crate::engine::state::debt::Source;
+use crate::engine::state::records::{Io, Purpose};
+use crate::engine::state::slab::NONE;
+use crate::identifiers::{BufferAt, BufferId, LEGS_MAX, LegIndex};
+use crate::io::{Action, Buffers, LegError, LegOperation, Notice};
+use crate::marks::Mark;
+use crate::planted::{self, Planted};
+use hemi_units::{Extent, SECTOR_BYTES};
+
+/// The owner under which scrub holds its range lock.
+pub(in crate::engine) const LOCK_OWNER: u32 = NONE - 1;
+
+/// A scrub under way.
+pub(in crate::engine) struct Scrub {
+    token: u64,
+    repair: bool,
+    extent: Extent,
+    next: u64,
+    /// The piece being read, its lock's place, and how many reads are out.
+    piece: Extent,
+    pub(in crate::engine) place: u32,
+    outstanding: u32,
+    buffers: Vec<(u8, BufferId)>,
+    found: bool,
+    stopping: bool,
+}
+
+impl Scrub {
+    /// Sectors done, of how many.
+    pub(in crate::engine) fn progress(&self) -> (u64, u64) {
+        (self.next.min(self.extent.end) - self.extent.start, self.extent.sectors())
+    }
+}
+
+impl<B: Buffers> Engine<B> {
+    pub(in crate::engine) fn begin_scrub(
+        &mut self,
+        token: u64,
+        repair: bool,
+        extent: Extent,
+    ) -> Result<(), CommandError> {
+        if self.scrub.is_some() {
+            return Err(CommandError::Busy);
+        }
+        // Whole blocks: a leg need not be able to rewrite less.
+        let block = u64::from(self.superblock.block_bytes) / SECTOR_BYTES;
+        let start = extent.start - extent.start % block;
+        let end = extent.end.checked_next_multiple_of(block).unwrap_or(u64::MAX);
+        let extent = Extent { start, end }.intersection(self.extent());
+        self.scrub_mismatches = 0;
+        self.scrub = Some(Scrub {
+            token,
+            repair,
+            extent,
+            next: extent.start,
+            piece: Extent::default(),
+            place: NONE,
+            outstanding: 0,
+            buffers: Vec::with_capacity(LEGS_MAX),
+            found: false,
+            stopping: false,
+        });
+        Ok(())
+    }
+
+    pub(in crate::engine) fn stop_scrub(&mut self, token: u64) -> Result<(), CommandError> {
+        if let Some(scrub) = &mut self.scrub {
+            scrub.stopping = true;
+        }
+        self.actions.push_back(Action::CommandDone { token, result: Ok(()) });
+        Ok(())
+    }
+
+    /// Starts the next piece, if none is being read and its range is free. Pieces that are
+    /// owed or lost are passed over, some at a time.
+    pub(in crate::engine) fn pump_scrub(&mut self) {
+        for _ in 0..self.settings.limits.scrub_pieces {
+            let before = self.scrub.as_ref().map(|scrub| scrub.next);
+            self.next_piece();
+            let Some(scrub) = &self.scrub else { return };
+            if scrub.outstanding > 0 || Some(scrub.next) == before {
+                return;
+            }
+        }
+    }
+
+    fn next_piece(&mut self) {
+        let Some(scrub) = &self.scrub else { return };
+        if scrub.outstanding > 0 || scrub.place != NONE {
+            return;
+        }
+        if scrub.stopping || scrub.next >= scrub.extent.end {
+            let Some(done) = self.scrub.take() else { return };
+            let result =
+                if done.found && !done.repair { Err(CommandError::Mismatches) } else { Ok(()) };
+            self.actions.push_back(Action::CommandDone { token: done.token, result });
+            return;
+        }
+        let region = self.regions.of_sector(scrub.next);
+        let end = self
+            .regions
+            .extent(region)
+            .end
+            .min(scrub.extent.end)
+            .min(scrub.next + self.settings.limits.scrub_bytes / SECTOR_BYTES);
+        let piece = Extent { start: scrub.next, end };
+        if !self.locks.is_free(piece, false) || self.ios.free_slots() <= LEGS_MAX {
+            return;
+        }
+        self.read_piece(piece);
+    }
+
+    fn read_piece(&mut self, piece: Extent) {
+        let fresh = |leg: &usize| self.fresh_prefix(*leg, piece) == piece.sectors();
+        let is_silent = |leg: &usize| self.legs[*leg].is_in() && !self.legs[*leg].answers();
+        if (0..LEGS_MAX).filter(is_silent).any(|leg| fresh(&leg)) {
+            // It has a copy to be compared, and answers again or is marked out.
+            return;
+        }
+        let legs: Vec<usize> = (0..LEGS_MAX)
+            .filter(|&leg| self.legs[leg].is_member() && self.legs[leg].answers())
+            .filter(fresh)
+            .collect();
+        let lost = self.touches_lost(piece);
+        let Some(scrub) = &mut self.scrub else { return };
+        scrub.piece = piece;
+        scrub.next = piece.end;
+        if legs.len() < 2 || lost {
+            // Owed or lost: the drain is what compares it, by rewriting.
+            return;
+        }
+        let mut buffers = core::mem::take(&mut scrub.buffers);
+        for &leg in &legs {
+            if let Some(buffer) = self.buffers.allocate(piece.sectors() as u32) {
+                buffers.push((leg as u8, buffer));
+            }
+        }
+        if buffers.len() < legs.len() {
+            // No room now: the same piece again later.
+            for (_, buffer) in buffers.drain(..) {
+                self.buffers.release(buffer);
+            }
+            let Some(scrub) = &mut self.scrub else { return };
+            scrub.buffers = buffers;
+            scrub.next = piece.start;
+            return;
+        }
+        let (place, _) = self.locks.enter(piece, false, LOCK_OWNER);
+        for &(leg, buffer) in &buffers {
+            self.buffers.retain(buffer);
+            let source = Source::Buffer(BufferAt { buffer, offset: 0 });
+            self.start_io(Io::new(leg, Purpose::Scrub, piece, source), LegOperation::Read);
+        }
+        let Some(scrub) = &mut self.scrub else { return };
+        scrub.place = place;
+        scrub.outstanding = buffers.len() as u32;
+        scrub.buffers = buffers;
+    }
+
+    /// Gives up the piece that is being read if a leg that is read from is silent, and is out or
+    /// keeps somebody waiting behind the piece's lock. It is compared later.
+    pub(in crate::engine) fn yield_scrub(&mut self) {
+        let Some(scrub) = &self.scrub else { return };
+        if scrub.outstanding == 0 || planted::is(Planted::ScrubReadKept) {
+            return;
+        }
+        let waited_for = self.locks.is_waited_for(scrub.place);
+        let holds_up = |io: &Io| {
+            let leg = &self.legs[usize::from(io.leg)];
+            let is_silent = matches!(io.purpose, Purpose::Scrub) && !leg.answers();
+            is_silent && (waited_for || !leg.is_in())
+        };
+        if self.ios.iter().any(|(_, io)| holds_up(io)) {
+            self.give_up_piece();
+        }
+    }
+
+    fn give_up_piece(&mut self) {
+        let Some(scrub) = &mut self.scrub else { return };
+        self.marks.add(Mark::ScrubReadGivenUp);
+        scrub.next = scrub.piece.start;
+        scrub.outstanding = 0;
+        for (_, buffer) in scrub.buffers.drain(..) {
+            self.buffers.release(buffer);
+        }
+        let place = core::mem::replace(&mut scrub.place, NONE);
+        for leg in 0..LEGS_MAX {
+            let mut at = self.legs[leg].oldest_io;
+            while at != NONE {
+                if matches!(self.ios[at].purpose, Purpose::Scrub) {
+                    self.ios[at].purpose = Purpose::Abandoned;
+                }
+                at = self.ios[at].newer;
+            }
+        }
+        self.unlock(place);
+        self.let_in();
+    }
+
+    pub(in crate::engine) fn scrub_read_done(&mut self, io: &Io, result: Result<(), LegError>) {
+        io.source.release(&mut self.buffers);
+        let Some(scrub) = &mut self.scrub else { return };
+        scrub.outstanding -= 1;
+        if result.is_err() {
+            // The medium cannot read it: rewrite it from another leg, and compare the rest.
+            let (piece, repair) = (scrub.piece, scrub.repair);
+            scrub.found = true;
+            scrub.buffers.retain(|(leg, buffer)| {
+                if *leg == io.leg {
+                    self.buffers.release(*buffer);
+                }
+                *leg != io.leg
+            });
+            if repair {
+                self.owe_for_repair(usize::from(io.leg), piece);
+            }
+        }
+        let Some(scrub) = &self.scrub else { return };
+        if scrub.outstanding == 0 {
+            self.compare_piece();
+        }
+    }
+
+    /// All reads of the piece are in: compare with the authority's, sector by sector.
+    fn compare_piece(&mut self) {
+        let Some(scrub) = &mut self.scrub else { return };
+        let piece = scrub.piece;
+        let repair = scrub.repair;
+        let mut buffers = core::mem::take(&mut scrub.buffers);
+        let authority = {
+            let entry = self.regions.entry(self.regions.of_sector(piece.start));
+            let holds = |leg: u8| buffers.iter().any(|(l, _)| *l == leg);
+            if entry.is_dirty() && holds(entry.authority().0) {
+                Some(entry.authority().0)
+            } else {
+                buffers.first().map(|(leg, _)| *leg)
+            }
+        };
+        let reference = buffers.iter().find(|(leg, _)| Some(*leg) == authority).map(|(_, b)| *b);
+        for &(leg, buffer) in &buffers {
+            let Some(reference) = reference.filter(|_| Some(leg) != authority) else { continue };
+            self.compare_leg(usize::from(leg), buffer, reference, piece, repair);
+        }
+        for (_, buffer) in buffers.drain(..) {
+            self.buffers.release(buffer);
+        }
+        let Some(scrub) = &mut self.scrub else { return };
+        scrub.buffers = buffers;
+        let place = core::mem::replace(&mut scrub.place, NONE);
+        self.unlock(place);
+        self.let_in();
+    }
+
+    fn compare_leg(
+        &mut self,
+        leg: usize,
+        buffer: BufferId,
+        reference: BufferId,
+        piece: Extent,
+        repair: bool,
+    ) {
+        let at = |buffer, offset: u64| BufferAt { buffer, offset: offset as u32 };
+        if self.buffers.equal(at(buffer, 0), at(reference, 0), piece.sectors() as u32) {
+            return;
+        }
+        // Whole blocks, so that they can be rewritten; regions begin and end with one.
+        let block = u64::from(self.superblock.block_bytes) / SECTOR_BYTES;
+        let mut offset = 0;
+        while offset < piece.sectors() {
+            let differs = |engine: &Self, o: u64| {
+                let sectors = block.min(piece.sectors() - o) as u32;
+                !engine.buffers.equal(at(buffer, o), at(reference, o), sectors)
+            };
+            if !differs(self, offset) {
+                offset += block;
+                continue;
+            }
+            let start = offset;
+            while offset < piece.sectors() && differs(self, offset) {
+                offset += block;
+            }
+            let offset = offset.min(piece.sectors());
+            let extent = Extent { start: piece.start + start, end: piece.start + offset };
+            self.scrub_mismatches += extent.sectors();
+            if let Some(scrub) = &mut self.scrub {
+                scrub.found = true;
+            }
+            self.notice(Notice::Mismatch { leg: LegIndex(leg as u8), extent });
+            if repair {
+                self.owe_for_repair(leg, extent);
+            }
+        }
+    }
+}
