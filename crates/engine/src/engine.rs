@@ -37,9 +37,11 @@ use path::exposure::Throttle;
 use path::flush::Failures;
 use path::intent::Returns;
 use report::Counters;
+use state::clock::Clock;
 use state::debt::Source;
 use state::leg::{Class, Leg};
 use state::lost_list::LostList;
+use state::outbox::Outbox;
 use state::ranges::RangeLocks;
 use state::records::{Io, OperationState, Purpose, RequestState};
 use state::regions::Regions;
@@ -60,7 +62,7 @@ const BEFORE_OPEN: u64 = 1;
 pub struct Engine<B: Buffers> {
     settings: Settings,
     buffers: B,
-    now: Instant,
+    clock: Clock,
     superblock: Superblock,
     legs: Vec<Leg>,
     /// One past the highest slot that holds or held a leg since open.
@@ -83,7 +85,7 @@ pub struct Engine<B: Buffers> {
     /// Operations whose acknowledgement waits for a point in time (`Policy::Paper`).
     timed: Vec<Key>,
     throttle: Throttle,
-    actions: VecDeque<Action>,
+    outbox: Outbox,
     lost: LostList,
     phase: Phase,
     /// Changes of the leg set under way, in order; one superblock carries them all.
@@ -94,7 +96,6 @@ pub struct Engine<B: Buffers> {
     scrub: Option<Scrub>,
     scrub_mismatches: u64,
     entropy: u64,
-    next_tick: Instant,
     returns: Returns,
     /// The first record that the next tick looks at to clean its region.
     cleaning: Option<Key>,
@@ -173,7 +174,7 @@ impl<B: Buffers> Engine<B> {
             throttle: Throttle::new(requests_max as usize),
             settings,
             buffers,
-            now,
+            clock: Clock::new(now, TICK),
             superblock,
             legs,
             slots_used: slots_used.map_or(0, |highest| highest + 1),
@@ -188,7 +189,7 @@ impl<B: Buffers> Engine<B> {
             stalled: VecDeque::with_capacity(requests_max as usize),
             flushes: Vec::with_capacity(requests_max as usize),
             timed: Vec::with_capacity(operations_max as usize),
-            actions: VecDeque::with_capacity(4 * requests_max as usize),
+            outbox: Outbox::with_capacity(4 * requests_max as usize),
             lost: LostList::new(opening.lost),
             phase: Phase::Opening,
             changes: Vec::with_capacity(2 * LEGS_MAX),
@@ -197,7 +198,6 @@ impl<B: Buffers> Engine<B> {
             scrub: None,
             scrub_mismatches: 0,
             entropy,
-            next_tick: now + TICK,
             returns: Returns::default(),
             cleaning: None,
             reconsider: false,
@@ -289,11 +289,11 @@ impl<B: Buffers> Engine<B> {
         }
         self.scan_legs();
         self.release_timed();
-        if self.now >= self.next_tick {
+        if self.clock.now() >= self.clock.next_tick() {
             self.background();
             let changing = self.is_closing() || self.detach.is_some();
             let wait = if changing { TICK_WHILE_CHANGING } else { TICK };
-            self.next_tick = self.now + wait;
+            self.clock.tick_after(wait);
         }
         self.settle();
     }
@@ -303,7 +303,8 @@ impl<B: Buffers> Engine<B> {
         if self.is_halted() {
             return Instant::NEVER;
         }
-        let mut deadline = if self.is_quiescent() { Instant::NEVER } else { self.next_tick };
+        let mut deadline =
+            if self.is_quiescent() { Instant::NEVER } else { self.clock.next_tick() };
         for leg in &self.legs[self.slots()] {
             if leg.oldest_io != NONE {
                 deadline = deadline.min(leg.next_scan);
@@ -314,7 +315,7 @@ impl<B: Buffers> Engine<B> {
 
     /// The next thing for the driver to do. Drain until `None` after each input.
     pub fn next_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.outbox.next()
     }
 
     /// The bytes of a metadata write, while its action is being taken.
@@ -331,7 +332,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Moves the clock. Returns false if the engine has halted and takes no input.
     fn advance(&mut self, now: Instant) -> bool {
-        self.now = self.now.max(now);
+        self.clock.advance(now);
         !self.is_halted()
     }
 
@@ -392,7 +393,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Hands an I/O to the driver. The caller has seen to a free slot.
     fn start_io(&mut self, mut io: Io, operation: LegOperation) -> u32 {
-        io.submitted = self.now;
+        io.submitted = self.clock.now();
         let is_data = !matches!(io.purpose, Purpose::Metadata(_));
         let leg = usize::from(io.leg);
         let class = class_of(operation);
@@ -407,7 +408,7 @@ impl<B: Buffers> Engine<B> {
         let wait = self.first_look(leg, class, io.extent.sectors());
         let state = &mut self.legs[leg];
         state.newest_io = key.slot;
-        state.next_scan = state.next_scan.min(self.now + wait);
+        state.next_scan = state.next_scan.min(self.clock.now() + wait);
         match operation {
             LegOperation::Read => {
                 state.reads_in_flight += 1;
@@ -430,13 +431,13 @@ impl<B: Buffers> Engine<B> {
         } else {
             Extent { start: io.extent.start + offset, end: io.extent.end + offset }
         };
-        self.actions.push_back(Action::Leg(LegIo {
+        self.outbox.start(LegIo {
             leg: LegIndex(io.leg),
             id: IoId(key.to_u64()),
             operation,
             extent,
             buffer: io.buffer(),
-        }));
+        });
         key.slot
     }
 
@@ -466,14 +467,14 @@ impl<B: Buffers> Engine<B> {
             }
             Class::Flush => {}
         }
-        let latency = self.now.since(io.submitted);
+        let latency = self.clock.now().since(io.submitted);
         let late = latency >= self.hand_over_after(leg, class, io.extent.sectors());
         let state = &mut self.legs[leg];
         match result {
             Ok(()) => {
-                state.note_heard(class, io.submitted, self.now);
+                state.note_heard(class, io.submitted, self.clock.now());
                 if late {
-                    state.note_lost_sight(self.now);
+                    state.note_lost_sight(self.clock.now());
                 }
                 state.record(class, io.extent.sectors(), latency, &self.settings);
             }
@@ -527,11 +528,7 @@ impl<B: Buffers> Engine<B> {
         let state = &mut self.legs[leg];
         state.counters.errors += 1;
         let notice = Notice::LegError { leg: state.index, error, sector };
-        self.actions.push_back(Action::Notice(notice));
-    }
-
-    fn notice(&mut self, notice: Notice) {
-        self.actions.push_back(Action::Notice(notice));
+        self.outbox.notice(notice);
     }
 
     /// The legs that hold a copy, in slot order.

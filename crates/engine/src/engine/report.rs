@@ -39,7 +39,7 @@ pub(super) struct Counters {
 
 impl<B: Buffers> Engine<B> {
     pub(super) fn count_reply(&mut self, request: &RequestState, result: Result<(), RequestError>) {
-        let latency = self.now.since(request.started);
+        let latency = self.clock.now().since(request.started);
         let counters = &mut self.counters;
         if result.is_err() {
             counters.failed += 1;

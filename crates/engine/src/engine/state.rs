@@ -2,10 +2,12 @@
 //!
 //! Nothing here decides what happens next, nor calls a method of [`Engine`](super::Engine).
 
+pub(super) mod clock;
 pub(super) mod debt;
 pub(super) mod failing;
 pub(super) mod leg;
 pub(super) mod lost_list;
+pub(super) mod outbox;
 pub(super) mod ranges;
 pub(super) mod records;
 pub(super) mod regions;

@@ -8,7 +8,7 @@
 use crate::command::CommandError;
 use crate::engine::Engine;
 use crate::engine::state::slab::NONE;
-use crate::io::{Action, Buffers};
+use crate::io::Buffers;
 use crate::settings::Settings;
 
 impl<B: Buffers> Engine<B> {
@@ -24,12 +24,12 @@ impl<B: Buffers> Engine<B> {
             state.refresh_limits(&settings);
             if state.oldest_io != NONE {
                 // Its next look was set by the wait limits from before.
-                state.next_scan = state.next_scan.min(self.now);
+                state.next_scan = state.next_scan.min(self.clock.now());
             }
         }
         self.reconsider = true;
         self.consider_flushes();
-        self.actions.push_back(Action::CommandDone { token, result: Ok(()) });
+        self.outbox.command_done(token, Ok(()));
         Ok(())
     }
 }

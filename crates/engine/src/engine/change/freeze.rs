@@ -48,11 +48,11 @@ impl<B: Buffers> Engine<B> {
             let state = &mut self.legs[leg];
             if state.oldest_io == NONE {
                 state.next_scan = Instant::NEVER;
-            } else if self.now >= state.next_scan {
-                if self.now.since(state.next_scan) > LATE_LOOP && !state.scan_was_late {
+            } else if self.clock.now() >= state.next_scan {
+                if self.clock.now().since(state.next_scan) > LATE_LOOP && !state.scan_was_late {
                     self.marks.add(Mark::LoopLate);
                     state.scan_was_late = true;
-                    state.next_scan = self.now + LATE_GRACE;
+                    state.next_scan = self.clock.now() + LATE_GRACE;
                     continue;
                 }
                 self.legs[leg].scan_was_late = false;
@@ -81,7 +81,7 @@ impl<B: Buffers> Engine<B> {
             };
             let sectors = io.extent.sectors();
             let limit = self.legs[leg].wait_limit(class, sectors);
-            let age = self.now.since(io.submitted);
+            let age = self.clock.now().since(io.submitted);
             let first = self.first_look(leg, class, sectors);
             let late = self.hand_over_after(leg, class, sectors);
             let last = patience.last(limit);
@@ -104,7 +104,7 @@ impl<B: Buffers> Engine<B> {
             at = self.ios[at].newer;
         }
         if let (Some((since, limit)), Health::Answering) = (frozen, self.legs[leg].health) {
-            next = next.min(self.now + limit);
+            next = next.min(self.clock.now() + limit);
             if self.another_answers(leg) {
                 self.freeze(leg, since, limit);
             }
@@ -132,7 +132,7 @@ impl<B: Buffers> Engine<B> {
     /// much longer than one of the others takes when it is late: there it would be done by then.
     fn patience(&self, leg: usize) -> Patience {
         let others = || self.in_legs().filter(|o| o.index.index() != leg && o.answers());
-        if others().any(|other| other.is_trusted(self.now)) {
+        if others().any(|other| other.is_trusted(self.clock.now())) {
             return Patience { times: 1, longest: 0, review: Instant::NEVER };
         }
         let strikes = others().map(|other| other.strikes).min().unwrap_or(0);
@@ -159,7 +159,7 @@ impl<B: Buffers> Engine<B> {
         }
         let next = self
             .in_legs()
-            .filter(|other| other.index != index && other.is_trusted(self.now))
+            .filter(|other| other.index != index && other.is_trusted(self.clock.now()))
             .min_by_key(|other| (other.is_slow(), other.rank()))
             .map(|other| other.index);
         if let Some(next) = next {
@@ -176,7 +176,7 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].counters.freezes += 1;
         self.legs[leg].strikes += 1;
         self.marks.add(Mark::Frozen);
-        self.notice(Notice::Frozen { leg: index, limit });
+        self.outbox.notice(Notice::Frozen { leg: index, limit });
         self.leave_leg(leg);
     }
 
@@ -215,15 +215,15 @@ impl<B: Buffers> Engine<B> {
                 _ => Class::Read,
             };
             let limit = self.legs[leg].wait_limit(class, io.extent.sectors());
-            if self.now.since(io.submitted) >= limit && !self.has_lost_sight_of(at) {
+            if self.clock.now().since(io.submitted) >= limit && !self.has_lost_sight_of(at) {
                 return;
             }
             at = io.newer;
         }
-        let duration = self.legs[leg].thaw(since, self.now);
+        let duration = self.legs[leg].thaw(since, self.clock.now());
         self.marks.add_if(self.legs[leg].has_relapsed(), Mark::Relapsed);
-        self.legs[leg].next_scan = self.now;
-        self.notice(Notice::Thawed { leg: LegIndex(leg as u8), duration });
+        self.legs[leg].next_scan = self.clock.now();
+        self.outbox.notice(Notice::Thawed { leg: LegIndex(leg as u8), duration });
         self.after_return();
     }
 

@@ -11,7 +11,7 @@
 use crate::engine::Engine;
 use crate::engine::change::membership::Phase;
 use crate::identifiers::LegIndex;
-use crate::io::{Action, Buffers, Notice};
+use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 
@@ -39,8 +39,7 @@ impl<B: Buffers> Engine<B> {
     /// Takes back what was to follow the input that has halted the engine, and says so instead.
     pub(in crate::engine) fn stop_if_halted(&mut self) {
         if let Phase::Halted { leg, regions } = self.phase {
-            self.actions.clear();
-            self.actions.push_back(Action::Notice(Notice::Halted { leg, regions }));
+            self.outbox.say_only(Notice::Halted { leg, regions });
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::engine::state::regions::metadata::BlockWrite;
 use crate::format::superblock::Ancestor;
 use crate::format::{BLOCK_BYTES, Id, Membership, lost, page};
 use crate::identifiers::{LEGS_MAX, LegIndex};
-use crate::io::{Action, Buffers, LegError, LegTraits, Notice, OutReason};
+use crate::io::{Buffers, LegError, LegTraits, Notice, OutReason};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
@@ -219,10 +219,10 @@ impl<B: Buffers> Engine<B> {
             Health::Absent => return,
             Health::Gone { since, .. } => state.health = Health::Gone { since, removed },
             Health::Frozen { since } => {
-                state.thaw(since, self.now);
-                state.health = Health::Gone { since: self.now, removed };
+                state.thaw(since, self.clock.now());
+                state.health = Health::Gone { since: self.clock.now(), removed };
             }
-            Health::Answering => state.health = Health::Gone { since: self.now, removed },
+            Health::Answering => state.health = Health::Gone { since: self.clock.now(), removed },
         }
         self.leave_leg(leg.index());
         self.count_session_without_superblock(leg);
@@ -241,7 +241,7 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn leg_back(&mut self, leg: LegIndex) {
         if let Health::Gone { since, .. } = self.legs[leg.index()].health {
             let state = &mut self.legs[leg.index()];
-            state.thaw(since, self.now);
+            state.thaw(since, self.clock.now());
             state.flushing = None;
             state.flush_io = crate::engine::state::slab::NONE;
             if planted::is(Planted::RewriteWithoutFence) {
@@ -369,7 +369,7 @@ impl<B: Buffers> Engine<B> {
                 return;
             }
             let result = Err(CommandError::LastCompleteLeg);
-            self.actions.push_back(Action::CommandDone { token, result });
+            self.outbox.command_done(token, result);
             self.detach = None;
         }
         self.marks.add(Mark::OutTakenBack);
@@ -396,13 +396,13 @@ impl<B: Buffers> Engine<B> {
             _ if self.is_long_silent(leg) => Some(OutReason::Unresponsive),
             // It comes back time and again, and is of no use.
             Health::Answering | Health::Gone { .. }
-                if state.failing.never_succeeds_for(self.settings.out_after, self.now)
+                if state.failing.never_succeeds_for(self.settings.out_after, self.clock.now())
                     && !planted::is(Planted::LostSessionsForgiven) =>
             {
                 Some(OutReason::Unresponsive)
             }
             Health::Answering
-                if state.failing.every_write_fails(self.settings.out_after, self.now)
+                if state.failing.every_write_fails(self.settings.out_after, self.clock.now())
                     || self.fails_for_good(leg) =>
             {
                 Some(OutReason::WriteErrors)
@@ -415,12 +415,12 @@ impl<B: Buffers> Engine<B> {
     /// it lacks something for as long.
     fn fails_for_good(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
-        state.failing.errors_last(self.now)
-            && (state.debts.oldest_since().is_some_and(|since| is_long(since, self.now))
+        state.failing.errors_last(self.clock.now())
+            && (state.debts.oldest_since().is_some_and(|since| is_long(since, self.clock.now()))
                 || state.rebuilding > 0
                 || self.regions.stale_count(state.index) > 0
                 || self.regions.healing_count(state.index) > 0
-                || state.failing.lacks_superblock(self.now))
+                || state.failing.lacks_superblock(self.clock.now()))
     }
 
     /// Whether a leg that is out holds everything, durably, its metadata included.
@@ -428,8 +428,8 @@ impl<B: Buffers> Engine<B> {
         let state = &self.legs[leg];
         let index = state.index;
         matches!(state.membership, Membership::Out(reason) if reason != OutReason::Detached)
-            && state.is_trusted(self.now)
-            && !state.failing.had_errors_of_late(self.now)
+            && state.is_trusted(self.clock.now())
+            && !state.failing.had_errors_of_late(self.clock.now())
             && state.debts.is_empty()
             && state.writes_in_flight == 0
             && state.drain_reads == 0
@@ -501,7 +501,7 @@ impl<B: Buffers> Engine<B> {
         let mut id = Id::default();
         for half in id.chunks_mut(8) {
             self.entropy = self.entropy.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut z = self.entropy ^ self.now.0.rotate_left(32);
+            let mut z = self.entropy ^ self.clock.now().0.rotate_left(32);
             z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
             half.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes());
@@ -661,7 +661,7 @@ impl<B: Buffers> Engine<B> {
                     }
                     self.give_up_reads(leg);
                 }
-                self.notice(Notice::Out { leg: change.leg, reason });
+                self.outbox.notice(Notice::Out { leg: change.leg, reason });
                 self.regions.forget_metadata(change.leg);
                 self.reconsider_operations();
                 self.consider_flushes();
@@ -673,13 +673,13 @@ impl<B: Buffers> Engine<B> {
                 self.legs[leg].membership = Membership::In;
                 // Nothing has failed for a while, and it lacks nothing.
                 self.legs[leg].failing = Failing::default();
-                self.notice(Notice::In { leg: change.leg });
+                self.outbox.notice(Notice::In { leg: change.leg });
             }
             ChangeKind::Join => self.marks.add(Mark::LegJoined),
             ChangeKind::Remove => {}
         }
         if let Some(token) = change.token {
-            self.actions.push_back(Action::CommandDone { token, result: Ok(()) });
+            self.outbox.command_done(token, Ok(()));
         }
     }
 
@@ -698,7 +698,7 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn is_long_silent(&self, leg: usize) -> bool {
         match self.legs[leg].health {
             Health::Frozen { since } | Health::Gone { since, .. } => {
-                self.now.since(since) >= self.settings.out_after
+                self.clock.now().since(since) >= self.settings.out_after
             }
             Health::Answering | Health::Absent => false,
         }
@@ -771,7 +771,7 @@ impl<B: Buffers> Engine<B> {
             Command::Configure { settings } => self.configure(token, &settings),
         };
         if let Err(error) = result {
-            self.actions.push_back(Action::CommandDone { token, result: Err(error) });
+            self.outbox.command_done(token, Err(error));
         }
     }
 
@@ -877,7 +877,7 @@ impl<B: Buffers> Engine<B> {
             // Writers may go on; what the leg alone has stays on it.
             self.detach = None;
             let result = Err(CommandError::LastCompleteLeg);
-            self.actions.push_back(Action::CommandDone { token: detach.token, result });
+            self.outbox.command_done(detach.token, result);
             self.pump_backlog();
             return;
         }
@@ -932,7 +932,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if a leg that is being detached failed a flush and is not asked again yet.
     fn has_just_failed_a_flush(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
-        let failed = state.answers() && state.flush_failed && self.now < state.flush_retry;
+        let failed = state.answers() && state.flush_failed && self.clock.now() < state.flush_retry;
         failed && !planted::is(Planted::DetachFlushedOnce)
     }
 
@@ -941,7 +941,7 @@ impl<B: Buffers> Engine<B> {
     fn is_briefly_silent(&self, leg: usize) -> bool {
         match self.legs[leg].health {
             Health::Frozen { since } | Health::Gone { since, removed: false } => {
-                self.now.since(since) < DETACH_PATIENCE
+                self.clock.now().since(since) < DETACH_PATIENCE
             }
             _ => false,
         }
@@ -953,7 +953,7 @@ impl<B: Buffers> Engine<B> {
             Health::Answering => false,
             Health::Absent => true,
             Health::Frozen { since } | Health::Gone { since, .. } => {
-                self.now.since(since) >= DETACH_PATIENCE
+                self.clock.now().since(since) >= DETACH_PATIENCE
             }
         })
     }
@@ -967,20 +967,20 @@ impl<B: Buffers> Engine<B> {
             return Err(CommandError::Busy);
         }
         self.phase = Phase::Closing(Closing { token, drain_until, marked: false });
-        self.next_tick = self.now;
+        self.clock.tick_after(0);
         for (token, _) in core::mem::take(&mut self.early_commands) {
             let result = Err(CommandError::Closing);
-            self.actions.push_back(Action::CommandDone { token, result });
+            self.outbox.command_done(token, result);
         }
         Ok(())
     }
 
     fn pump_closing(&mut self, closing: Closing) {
-        if self.requests.len() > 0 && self.now < closing.drain_until {
+        if self.requests.len() > 0 && self.clock.now() < closing.drain_until {
             return;
         }
-        let over = self.now >= closing.drain_until;
-        let hopeless = self.now >= closing.drain_until + CLOSE_METADATA_TIME;
+        let over = self.clock.now() >= closing.drain_until;
+        let hopeless = self.clock.now() >= closing.drain_until + CLOSE_METADATA_TIME;
         if !closing.marked {
             let owes = self.in_legs().any(|leg| {
                 leg.answers()
@@ -1025,8 +1025,8 @@ impl<B: Buffers> Engine<B> {
                 self.regions.retire_ledger();
             }
             self.phase = Phase::Closed;
-            self.actions.push_back(Action::CommandDone { token: closing.token, result: Ok(()) });
-            self.actions.push_back(Action::Closed);
+            self.outbox.command_done(closing.token, Ok(()));
+            self.outbox.closed();
         }
     }
 

@@ -137,7 +137,7 @@ impl<B: Buffers> Engine<B> {
         let mut least = [u64::MAX; 2];
         let mut oldest = 0;
         for leg in self.slots().filter(|&leg| self.legs[leg].is_in()) {
-            let lack = self.oldest_lack(leg).map_or(0, |since| self.now.since(since));
+            let lack = self.oldest_lack(leg).map_or(0, |since| self.clock.now().since(since));
             oldest = oldest.max(lack);
             let index = LegIndex(leg as u8);
             let owes_whole = self.regions.stale_count(index) > 0 || self.legs[leg].rebuilding > 0;
@@ -244,7 +244,7 @@ impl<B: Buffers> Engine<B> {
         if filled < begin {
             return true;
         }
-        if self.now < self.throttle.next {
+        if self.clock.now() < self.throttle.next {
             self.marks.add(Mark::ExposurePaced);
             return false;
         }
@@ -256,7 +256,7 @@ impl<B: Buffers> Engine<B> {
         let rate = paid.saturating_add(room * SECOND / ROOM_TIME).max(1);
         let pause = (u128::from(bytes) * u128::from(SECOND) / u128::from(rate)) as u64;
         // Credit for at most a millisecond keeps a late timer from costing throughput.
-        let from = self.throttle.next.max(self.now - 1_000_000);
+        let from = self.throttle.next.max(self.clock.now() - 1_000_000);
         self.throttle.next = from + pause.min(PAUSE_MAX);
         true
     }
@@ -285,10 +285,10 @@ impl<B: Buffers> Engine<B> {
     fn say_throttling(&mut self, filled: u64) {
         if !self.throttle.active && filled >= BEGIN_PERMILLE {
             self.throttle.active = true;
-            self.notice(Notice::Throttling);
+            self.outbox.notice(Notice::Throttling);
         } else if self.throttle.active && filled < END_PERMILLE {
             self.throttle.active = false;
-            self.notice(Notice::ThrottlingEnded);
+            self.outbox.notice(Notice::ThrottlingEnded);
         }
     }
 
@@ -326,11 +326,11 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn throttle_deadline(&self) -> Instant {
         if self.throttle.waiting.is_empty() {
             Instant::NEVER
-        } else if self.throttle.next > self.now {
+        } else if self.throttle.next > self.clock.now() {
             self.throttle.next
         } else {
             // Held back by the bound itself: a completion or the tick will tell.
-            self.next_tick
+            self.clock.next_tick()
         }
     }
 }

@@ -80,7 +80,7 @@ impl<B: Buffers> Engine<B> {
         self.requests[slot].moves = None;
         // A write with FUA ends in one: what was sent of it meanwhile counts as before it.
         let early = planted::is(Planted::FuaCountsFromStart);
-        let covers_until = if early { self.requests[slot].started } else { self.now };
+        let covers_until = if early { self.requests[slot].started } else { self.clock.now() };
         self.requests[slot].covers_until = covers_until;
         let metadata = self.regions.metadata();
         self.requests[slot].lost_list = metadata.newest(metadata.lost_list());
@@ -149,7 +149,7 @@ impl<B: Buffers> Engine<B> {
                 state.flushed = state.flushed.max(stamp);
                 state.flush_failed = false;
                 state.failing.note_success(Task::Flush);
-                self.note_flush_time(leg, self.now.since(io.submitted));
+                self.note_flush_time(leg, self.clock.now().since(io.submitted));
                 self.go_on_returning(LegIndex(leg as u8));
                 if !self.lost.is_empty() {
                     // Writes over what was lost wait for it.
@@ -159,7 +159,7 @@ impl<B: Buffers> Engine<B> {
             Err(_) => {
                 self.marks.add(Mark::FlushFailed);
                 state.flush_failed = true;
-                state.flush_retry = self.now + crate::engine::TICK;
+                state.flush_retry = self.clock.now() + crate::engine::TICK;
                 state.flush_target = state.flushed;
                 if self.lose_cache(leg) {
                     self.fail_flushes_needing(leg);

@@ -37,7 +37,7 @@ impl<B: Buffers> Engine<B> {
             regions: &mut self.regions,
             among: Candidates {
                 legs: &self.legs,
-                now: self.now,
+                now: self.clock.now(),
                 leaving,
                 flushing: !self.flushes.is_empty(),
                 lost: &self.lost,
@@ -49,7 +49,7 @@ impl<B: Buffers> Engine<B> {
     /// The active record of a region, made if need be; `None` when all are in use.
     pub(in crate::engine) fn record(&mut self, region: u32) -> Option<u32> {
         let slots = self.slots();
-        self.regions.activate(region, &self.legs[slots], self.now)
+        self.regions.activate(region, &self.legs[slots], self.clock.now())
     }
 
     /// Returns true if writes may be sent to `record`'s region; if not, what is needed is under way.
@@ -164,7 +164,7 @@ impl<B: Buffers> Engine<B> {
     /// Has moves of authority recorded that nobody has asked for.
     pub(in crate::engine) fn record_old_moves(&mut self) {
         self.regions.forget_durable_moves();
-        self.regions.record_old_moves(&self.legs, self.now);
+        self.regions.record_old_moves(&self.legs, self.clock.now());
     }
 
     /// Sees to it that no region depends on a silent leg for data that only a flush of it
@@ -200,7 +200,7 @@ impl<B: Buffers> Engine<B> {
         }
         let best = self
             .in_legs()
-            .filter(|leg| leg.is_trusted(self.now) && !leg.is_slow() && !leg.lagging)
+            .filter(|leg| leg.is_trusted(self.clock.now()) && !leg.is_slow() && !leg.lagging)
             .filter(|leg| !self.is_leaving(leg.index))
             .min_by_key(|leg| leg.rank())
             .map(|leg| leg.index);

@@ -39,7 +39,7 @@ impl<B: Buffers> Engine<B> {
         let own = self.legs[leg].wait_limit(class, sectors);
         let others = self
             .in_legs()
-            .filter(|other| other.index.index() != leg && other.is_trusted(self.now))
+            .filter(|other| other.index.index() != leg && other.is_trusted(self.clock.now()))
             .map(|other| other.wait_limit(class, sectors));
         let least = others.fold(own, u64::min);
         match class {
@@ -57,7 +57,8 @@ impl<B: Buffers> Engine<B> {
         while at != NONE {
             let io = &self.ios[at];
             if matches!(io.purpose, Purpose::Write { .. }) {
-                return self.now.since(io.submitted) > lost && !planted::is(Planted::LostPace);
+                return self.clock.now().since(io.submitted) > lost
+                    && !planted::is(Planted::LostPace);
             }
             at = io.newer;
         }
@@ -84,7 +85,7 @@ impl<B: Buffers> Engine<B> {
         let limit = leg.wait_limit(class, io.extent.sectors());
         self.settings.policy == Policy::First
             && leg.has_been_heard_since(class, io.submitted, limit)
-            && self.now.since(io.submitted) < self.settings.out_after
+            && self.clock.now().since(io.submitted) < self.settings.out_after
             && !planted::is(Planted::LegJudgedByOne)
     }
 
@@ -92,7 +93,7 @@ impl<B: Buffers> Engine<B> {
     /// again. Returns when this one is to be looked at again.
     pub(in crate::engine) fn hand_over(&mut self, slot: u32) -> Instant {
         let io = self.ios[slot];
-        self.legs[usize::from(io.leg)].note_lost_sight(self.now);
+        self.legs[usize::from(io.leg)].note_lost_sight(self.clock.now());
         match io.purpose {
             Purpose::Read { .. } if !planted::is(Planted::LateReadAwaited) => {
                 return self.hand_over_read(slot);
@@ -123,12 +124,12 @@ impl<B: Buffers> Engine<B> {
             state.extent != self.requests[state.request].extent || io.extent != state.extent;
         if let Place::Leg(other, sectors) = others {
             let from = io.submitted + self.legs[other].expected_read(sectors);
-            if self.now < from {
+            if self.clock.now() < from {
                 return if is_part { from } else { from.min(self.ask_again(slot, key)) };
             }
         }
         if !state.hedged {
-            let age = self.now.since(io.submitted);
+            let age = self.clock.now().since(io.submitted);
             self.legs[usize::from(io.leg)].note_lost_read(io.extent.sectors(), age);
         }
         self.consider_hedge(slot, true);
@@ -144,11 +145,11 @@ impl<B: Buffers> Engine<B> {
         let again = request.avoid & first != 0 && !request.restart;
         let from = io.submitted + if again { AGAIN_TIMES * late } else { late };
         let elsewhere = self.elsewhere(usize::from(io.leg), state.failed, io.extent);
-        if self.now >= from && elsewhere && self.has_lost_sight_of(slot) {
+        if self.clock.now() >= from && elsewhere && self.has_lost_sight_of(slot) {
             self.give_up_read(slot);
             return Instant::NEVER;
         }
-        self.now + late
+        self.clock.now() + late
     }
 
     /// Asks once more for what is late, though no other leg has it or that one is late, too: a leg may
@@ -162,10 +163,10 @@ impl<B: Buffers> Engine<B> {
             return Instant::NEVER;
         }
         let after = |more: u32| io.submitted + (late + late / 2) * u64::from(ASKED_LATER.pow(more));
-        if self.now < after(more) {
+        if self.clock.now() < after(more) {
             return after(more);
         }
-        let age = self.now.since(io.submitted);
+        let age = self.clock.now().since(io.submitted);
         let other = self.place(io.extent, state.failed | LegIndex(io.leg).bit());
         let is_better = |engine: &Self, place: &Place| match *place {
             Place::Leg(leg, sectors) => {
@@ -182,7 +183,7 @@ impl<B: Buffers> Engine<B> {
             self.marks.add(Mark::ReadAskedAgain);
             self.send_hedge(leg, io.extent, key);
         }
-        after(more + 1).max(self.now + late)
+        after(more + 1).max(self.clock.now() + late)
     }
 
     /// Returns true if a leg has been asked for an operation's read and has not answered.
@@ -236,8 +237,10 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn relief_of_late_authority(&self, record: u32) -> Option<u8> {
         // A leg that usually takes longer than has been waited for would be waited for in turn, and so
         // would one that is late with the page itself.
-        let waited =
-            self.regions.waiters(record).map(|w| self.now.since(self.operations[w].started));
+        let waited = self
+            .regions
+            .waiters(record)
+            .map(|w| self.clock.now().since(self.operations[w].started));
         let waited = waited.max().filter(|_| !planted::is(Planted::SlowerRelieves));
         let page = self.regions.page_of(self.regions.region_of(record));
         let quick = self.in_legs().filter(|leg| waited.is_none_or(|t| leg.usual_write() <= t));
@@ -256,9 +259,9 @@ impl<B: Buffers> Engine<B> {
         }
         // Once to any leg. After that to one that was late, too, only when this leg has had as long as
         // all before it: pages would be handed to and fro, and none be durable in time.
-        let again = !self.regions.may_move_again(record, self.now);
+        let again = !self.regions.may_move_again(record, self.clock.now());
         let again = again || planted::is(Planted::LateMoveHeld);
-        let fit = self.in_legs().filter(|leg| !again || leg.is_steady(self.now));
+        let fit = self.in_legs().filter(|leg| !again || leg.is_steady(self.clock.now()));
         let fit = fit.fold(0, |mask, leg| mask | leg.index.bit());
         let fit = if flush { fit } else { fit & quick };
         // Not to a leg that what is waited for has still to reach.

@@ -153,7 +153,7 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             let mut expected = state.expected_read(extent.sectors());
-            if !state.is_trusted(self.now) {
+            if !state.is_trusted(self.clock.now()) {
                 expected = expected.saturating_mul(8).max(1);
             }
             // Hysteresis: an earlier leg keeps the read unless this one is clearly better.
@@ -364,7 +364,7 @@ impl<B: Buffers> Engine<B> {
         let leg = &self.legs[usize::from(io.leg)];
         let remaining = leg
             .wait_limit(crate::engine::state::leg::Class::Read, io.extent.sectors())
-            .saturating_sub(self.now.since(io.submitted));
+            .saturating_sub(self.clock.now().since(io.submitted));
         let expected = self.legs[other].expected_read(io.extent.sectors());
         if sectors < io.extent.sectors() || expected >= remaining && !late {
             return;

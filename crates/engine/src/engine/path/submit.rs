@@ -12,7 +12,7 @@ use crate::engine::state::debt::Source;
 use crate::engine::state::records::{OperationState, RequestState};
 use crate::engine::upkeep::scrub;
 use crate::identifiers::{BufferAt, LEGS_MAX};
-use crate::io::{Action, Buffers, Operation, Reply, Request, RequestError};
+use crate::io::{Buffers, Operation, Reply, Request, RequestError};
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, Instant, SECTOR_BYTES};
 
@@ -29,7 +29,7 @@ impl<B: Buffers> Engine<B> {
             buffer: request.buffer,
             fua: request.fua,
             connection: request.connection,
-            started: self.now,
+            started: self.clock.now(),
             outstanding: 0,
             error: None,
             restart: false,
@@ -354,7 +354,7 @@ impl<B: Buffers> Engine<B> {
         self.count_reply(&request, result);
         self.note_use();
         self.requests.remove(slot);
-        self.actions.push_back(Action::Reply(Reply { token: request.token, result, buffer }));
+        self.outbox.reply(Reply { token: request.token, result, buffer });
     }
 
     /// Nothing is under way and nothing is owed or dirty: no timer is needed.

@@ -29,7 +29,7 @@ impl<B: Buffers> Engine<B> {
             self.unplaced.push_back(operation);
             return;
         };
-        self.regions.begin_operation(record, self.now);
+        self.regions.begin_operation(record, self.clock.now());
         self.go_on_with_intent(operation);
     }
 
@@ -72,7 +72,7 @@ impl<B: Buffers> Engine<B> {
     fn dispatch(&mut self, operation: u32) {
         let extent = self.operations[operation].extent;
         self.operations[operation].stage = Stage::Running;
-        self.operations[operation].sent = self.now;
+        self.operations[operation].sent = self.clock.now();
         if self.touches_lost(extent) {
             // Durable before the list says so, or a power cut would bring back what was there
             // before the loss.
@@ -104,7 +104,7 @@ impl<B: Buffers> Engine<B> {
         }
         let lagging = self.is_lagging(leg);
         let target = &self.legs[leg];
-        let direct = target.is_trusted(self.now)
+        let direct = target.is_trusted(self.clock.now())
             && target.has_window_for(state.extent.sectors(), &self.settings)
             && self.ios.free_slots() > LEGS_MAX
             && !lagging
@@ -121,7 +121,7 @@ impl<B: Buffers> Engine<B> {
                 state.source,
                 key,
                 state.fua && !planted::is(Planted::FuaDropped),
-                Since::at(self.now),
+                Since::at(self.clock.now()),
                 false,
                 false,
             );
@@ -143,7 +143,7 @@ impl<B: Buffers> Engine<B> {
             }
             return false;
         };
-        let age = self.now.since(since);
+        let age = self.clock.now().since(since);
         let bound = if target.lagging { LAGGING_AFTER / 2 } else { LAGGING_AFTER };
         if (age > bound) != target.lagging {
             self.set_lagging(leg, age > bound);
@@ -155,10 +155,10 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].lagging = lagging;
         let index = LegIndex(leg as u8);
         if lagging {
-            self.notice(Notice::Lagging { leg: index });
+            self.outbox.notice(Notice::Lagging { leg: index });
         } else if self.legs[leg].is_in() {
             // A leg that went out owes nothing any more, and has caught up with nothing.
-            self.notice(Notice::CaughtUp { leg: index });
+            self.outbox.notice(Notice::CaughtUp { leg: index });
         }
     }
 
@@ -198,7 +198,10 @@ impl<B: Buffers> Engine<B> {
         }
         state.source.retain(&mut self.buffers);
         let key = self.operation_key(operation);
-        self.owe_waiting(leg, Debt::new(state.extent, state.source, Since::at(self.now), key));
+        self.owe_waiting(
+            leg,
+            Debt::new(state.extent, state.source, Since::at(self.clock.now()), key),
+        );
     }
 
     /// Adds a debt whose write a client still waits for, over whatever the leg owes there: that
@@ -329,7 +332,8 @@ impl<B: Buffers> Engine<B> {
                 if repair {
                     self.marks.add(Mark::Repaired);
                     self.counters.repairs += 1;
-                    self.notice(Notice::Repaired { leg: LegIndex(io.leg), extent: io.extent });
+                    self.outbox
+                        .notice(Notice::Repaired { leg: LegIndex(io.leg), extent: io.extent });
                 }
             }
             Err(error) => {
@@ -347,7 +351,7 @@ impl<B: Buffers> Engine<B> {
                 Ok(()) => {
                     state.done |= bit;
                     state.failed &= !bit;
-                    state.first_done.get_or_insert(self.now);
+                    state.first_done.get_or_insert(self.clock.now());
                 }
                 // The session dropped: the debt waits for the leg to come back, and so does
                 // the write, if no other leg takes it.
@@ -390,7 +394,7 @@ impl<B: Buffers> Engine<B> {
         error: LegError,
     ) -> Instant {
         let apart = self.settings.out_after;
-        self.legs[leg].failing.note_failure(task, error, apart, self.now)
+        self.legs[leg].failing.note_failure(task, error, apart, self.clock.now())
     }
 
     /// A write failed on a leg: it is owed (again), beneath anything newer.
@@ -571,7 +575,7 @@ impl<B: Buffers> Engine<B> {
             let answers = self.legs[authority.index()].answers();
             let timed_out = self.is_timed_out(operation);
             let deadline = self.late_deadline(operation);
-            let late = deadline.is_some_and(|deadline| self.now >= deadline);
+            let late = deadline.is_some_and(|deadline| self.clock.now() >= deadline);
             if !answers || state.failed & authority.bit() != 0 || timed_out || late {
                 if timed_out {
                     self.regions.force_move(record);
@@ -671,7 +675,8 @@ impl<B: Buffers> Engine<B> {
         if self.settings.policy != Policy::Paper {
             return false;
         }
-        let timed_out = self.paper_deadline(operation).is_some_and(|deadline| self.now >= deadline);
+        let timed_out =
+            self.paper_deadline(operation).is_some_and(|deadline| self.clock.now() >= deadline);
         if !timed_out {
             self.look_again_in_time(operation);
         }
@@ -708,7 +713,8 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if another leg may take over from an operation's authority, which is late.
     pub(super) fn authority_is_late(&self, operation: u32) -> bool {
         let running = self.operations[operation].stage == Stage::Running;
-        running && self.late_deadline(operation).is_some_and(|deadline| self.now >= deadline)
+        running
+            && self.late_deadline(operation).is_some_and(|deadline| self.clock.now() >= deadline)
     }
 
     fn look_again_in_time(&mut self, operation: u32) {
@@ -741,7 +747,7 @@ impl<B: Buffers> Engine<B> {
         while at < self.timed.len() {
             let key = self.timed[at];
             let due = !self.operations.is_live(key)
-                || self.deadline_of(key.slot).is_none_or(|deadline| self.now >= deadline);
+                || self.deadline_of(key.slot).is_none_or(|deadline| self.clock.now() >= deadline);
             if due {
                 self.timed.swap_remove(at);
                 if self.operations.is_live(key) {
@@ -815,7 +821,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.regions.stop_waiting(operation, record);
-        self.regions.end_operation(record, self.now);
+        self.regions.end_operation(record, self.clock.now());
     }
 
     /// Whose content stands where a write failed: the authority's, unless it lost its cache
@@ -925,7 +931,7 @@ impl<B: Buffers> Engine<B> {
                 .into_iter()
                 .flatten()
                 .filter(|_| !planted::is(Planted::YoungAgain))
-                .fold(Since::at(self.now), Since::beneath);
+                .fold(Since::at(self.clock.now()), Since::beneath);
             source.retain(&mut self.buffers);
             self.legs[leg].debts.add(Debt::new(piece, source, since, Key::NONE));
             self.regions.adjust_lacks(record, leg, carved.debts + 1);

@@ -41,7 +41,7 @@ impl<B: Buffers> Engine<B> {
             .min()
             .unwrap_or(0);
         for leg in self.slots() {
-            let now = self.now;
+            let now = self.clock.now();
             let settings = self.settings;
             let loses_sight = self.loses_sight_of_writes(leg);
             let full = self.is_held_back_by_window(leg);
@@ -121,7 +121,7 @@ impl<B: Buffers> Engine<B> {
         for _ in 0..self.settings.limits.cleans_per_tick {
             let Some(record) = at else { return };
             at = self.regions.newer(record);
-            let idle = self.now.since(self.regions.last_use(record));
+            let idle = self.clock.now().since(self.regions.last_use(record));
             let wanted = if closing || planted::is(Planted::DirtyNotSticky) {
                 0
             } else if pressed {
@@ -271,7 +271,7 @@ impl<B: Buffers> Engine<B> {
     /// stands still for it, and clients' writes with it. Where a leg is missing, the others are to be
     /// recorded whole at once: only whole legs decide regions anew.
     fn may_flush_aside(&self, leg: usize) -> bool {
-        self.now >= self.legs[leg].flush_aside_after
+        self.clock.now() >= self.legs[leg].flush_aside_after
             || self.is_at_rest()
             || self.is_leg_missing() && !planted::is(Planted::HeirFlushedSeldom)
             || planted::is(Planted::FlushedAside)
@@ -280,7 +280,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if no client has written lately, or will: work in the background is in nobody's way.
     fn is_at_rest(&self) -> bool {
         let last_use = self.regions.last_use_of_any().unwrap_or(Instant(0));
-        self.now.since(last_use) >= AT_REST_AFTER || self.is_closing()
+        self.clock.now().since(last_use) >= AT_REST_AFTER || self.is_closing()
     }
 
     /// Returns true if a leg does not answer, is out, or leaves.
@@ -292,14 +292,14 @@ impl<B: Buffers> Engine<B> {
     /// Notes how long a leg's flush took, nanoseconds: the next that nobody waits for comes later.
     pub(in crate::engine) fn note_flush_time(&mut self, leg: usize, time: u64) {
         let rest = time.saturating_mul(FLUSH_SHARE).min(FLUSH_INTERVAL_MAX);
-        self.legs[leg].flush_aside_after = self.now + rest;
+        self.legs[leg].flush_aside_after = self.clock.now() + rest;
     }
 
     /// Returns true if a leg whose flush failed is to be asked for another: writers may wait until it
     /// has everything that a leg which is leaving decides, or until a region that it decides itself
     /// settles.
     fn may_flush_again(&self, leg: usize) -> bool {
-        self.now >= self.legs[leg].flush_retry && !planted::is(Planted::HeirFlushedOnce)
+        self.clock.now() >= self.legs[leg].flush_retry && !planted::is(Planted::HeirFlushedOnce)
     }
 
     /// Returns true if all that a leg lacks of a region are blocks that its medium could not read: it
@@ -381,8 +381,8 @@ impl<B: Buffers> Engine<B> {
             if !state.is_member() || !state.answers() {
                 continue;
             }
-            if !self.is_changing(index) && (at_rest || self.now >= state.lazy_after) {
-                self.legs[leg].lazy_after = self.now + LAZY_INTERVAL;
+            if !self.is_changing(index) && (at_rest || self.clock.now() >= state.lazy_after) {
+                self.legs[leg].lazy_after = self.clock.now() + LAZY_INTERVAL;
                 current &= self.regions.metadata_mut().request_lazily(index);
             } else {
                 current = false;
@@ -390,7 +390,7 @@ impl<B: Buffers> Engine<B> {
         }
         let converged = current && self.is_converged();
         if converged && !self.said_converged {
-            self.notice(Notice::Converged);
+            self.outbox.notice(Notice::Converged);
         }
         self.said_converged = converged;
     }

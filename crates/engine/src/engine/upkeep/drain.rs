@@ -76,7 +76,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Notes that a client asks for data, or gets an answer.
     pub(in crate::engine) fn note_use(&mut self) {
-        self.used_until = self.used_until.max(self.now + IN_USE);
+        self.used_until = self.used_until.max(self.clock.now() + IN_USE);
     }
 
     /// Writes in flight up to which drains are started.
@@ -91,7 +91,7 @@ impl<B: Buffers> Engine<B> {
         if reads > 0 && planted::is(Planted::DrainYieldsToReads) {
             return 0;
         }
-        if self.now < state.probation_until {
+        if self.clock.now() < state.probation_until {
             return PROBATION_WINDOW.min(window);
         }
         if reads == 0 { window } else { self.background_window(leg) }
@@ -107,7 +107,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns false if debts that nobody waits for would hold up clients: every request needs this leg
     /// because no other answers.
     fn has_room_for_background(&self, leg: usize) -> bool {
-        let in_use = self.requests.len() > 0 || self.now <= self.used_until;
+        let in_use = self.requests.len() > 0 || self.clock.now() <= self.used_until;
         let is_needed = in_use && !self.another_answers(leg);
         !is_needed
             || self.legs[leg].writes_in_flight < self.background_window(leg)
@@ -119,7 +119,7 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn is_held_back_by_window(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
         state.answers()
-            && state.probation_until <= self.now
+            && state.probation_until <= self.clock.now()
             && !state.debts.is_empty()
             && state.writes_in_flight >= self.drain_window(leg)
     }
@@ -155,7 +155,8 @@ impl<B: Buffers> Engine<B> {
             let pressed = self.pressure_permille() >= PRESSED_PERMILLE;
             let waits_alone = payable == 0 && state.debts.rebuild_bytes() > 0;
             let under_way = state.rebuilding > 0 && (!waits_alone || state.rebuild_in_flight > 0);
-            if pressed && (under_way || self.now < state.region_taken_up + REGION_INTERVAL) {
+            if pressed && (under_way || self.clock.now() < state.region_taken_up + REGION_INTERVAL)
+            {
                 return;
             }
             let Some(region) = self.next_region_owed(leg) else { return };
@@ -164,7 +165,7 @@ impl<B: Buffers> Engine<B> {
             // not yet acknowledged were not sent to this leg: they are in the debt, which is
             // read from a fresh leg after they are on it.
             let extent = self.regions.extent(region);
-            self.legs[leg].region_taken_up = self.now;
+            self.legs[leg].region_taken_up = self.clock.now();
             self.begin_rebuilding(leg, record);
             self.regions.clear_stale(index, region);
             let mut debt = Debt::new(extent, Source::Leg, Since::REBUILD, Key::NONE);
@@ -243,7 +244,7 @@ impl<B: Buffers> Engine<B> {
         if state.debts.urgent() == 0 {
             return None;
         }
-        let now = self.now;
+        let now = self.clock.now();
         let can_go = |debt: &Debt| can_go(state, debt, now);
         let looked_at = self.settings.limits.urgent_looked_at;
         state.debts.oldest_urgent_where(looked_at, can_go).map(|(slot, _)| slot)
@@ -275,7 +276,7 @@ impl<B: Buffers> Engine<B> {
         for _ in 0..looked_at {
             let (slot, debt) =
                 state.debts.first_after(at).or_else(|| state.debts.first_after(0))?;
-            if can_go(state, &debt, self.now) {
+            if can_go(state, &debt, self.clock.now()) {
                 return Some(slot);
             }
             at = debt.extent.end;
@@ -298,7 +299,7 @@ impl<B: Buffers> Engine<B> {
 
     /// The oldest debt, once its age nears the bound, and out of how many it is to be one.
     fn next_old(&self, leg: usize) -> Option<(u32, u32)> {
-        let (state, now) = (&self.legs[leg], self.now);
+        let (state, now) = (&self.legs[leg], self.clock.now());
         let (bound, half) = (self.settings.exposure_age, self.settings.exposure_age / 2);
         if state.debts.oldest_since().is_none_or(|since| now.since(since) <= half) {
             return None;
@@ -320,7 +321,7 @@ impl<B: Buffers> Engine<B> {
             if debt.extent.start >= to {
                 return None;
             }
-            if can_go(state, &debt, self.now) {
+            if can_go(state, &debt, self.clock.now()) {
                 return Some(slot);
             }
             at = debt.extent.end;
@@ -420,7 +421,7 @@ impl<B: Buffers> Engine<B> {
                 && next.is_acknowledged()
                 && next.is_rebuild() == first.is_rebuild()
                 && matches!(next.source, Source::Buffer(_))
-                && next.not_before <= self.now
+                && next.not_before <= self.clock.now()
                 && next.extent.end - run.start <= limit
                 && !self.legs[leg].is_held(next.extent);
             if !joins {
@@ -456,7 +457,7 @@ impl<B: Buffers> Engine<B> {
             if source.is_none() && self.stands_as_found(leg, first.extent) {
                 return true;
             }
-            let until = self.now + SOURCE_RETRY;
+            let until = self.clock.now() + SOURCE_RETRY;
             self.legs[leg].debts.postpone(slot, until, source.is_none());
             self.short_of_memory |= source.is_some();
             return true;
@@ -496,7 +497,7 @@ impl<B: Buffers> Engine<B> {
     /// volume or are expected to, nobody waits for the region, and as much is being read there for
     /// drains as clients can bear. That is one read at a time; more, up to the window, as exposure nears its bound.
     pub(super) fn yields_to_clients(&self, from: usize, region: u32) -> bool {
-        if self.now > self.used_until || planted::is(Planted::DrainFloodsSource) {
+        if self.clock.now() > self.used_until || planted::is(Planted::DrainFloodsSource) {
             return false;
         }
         let looked_at = self.settings.limits.moves_looked_at;
@@ -635,7 +636,7 @@ impl<B: Buffers> Engine<B> {
             }
             return;
         }
-        let until = self.now + SOURCE_RETRY;
+        let until = self.clock.now() + SOURCE_RETRY;
         self.owe_beneath(leg, extent, Source::Leg, since, until, repair);
     }
 

@@ -19,7 +19,7 @@ impl<B: Buffers> Engine<B> {
         self.marks.add(Mark::LostRecorded);
         self.lost.add(extent);
         self.name_lost();
-        self.notice(Notice::Lost { extent });
+        self.outbox.notice(Notice::Lost { extent });
     }
 
     /// The list names something new: legs that do not know of it may hold what is older.

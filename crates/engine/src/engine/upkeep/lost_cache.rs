@@ -411,7 +411,7 @@ impl<B: Buffers> Engine<B> {
             }
             let state = &self.operations[operation];
             let pending = (state.in_flight | state.owed) & index.bit() != 0;
-            let now = self.now;
+            let now = self.clock.now();
             if pending
                 && !self.regions.is_stale(index, region)
                 && self.carry(operation, leg, Since::at(now), Lacked::default())

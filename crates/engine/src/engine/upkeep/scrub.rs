@@ -8,7 +8,7 @@ use crate::engine::state::debt::Source;
 use crate::engine::state::records::{Io, Purpose};
 use crate::engine::state::slab::NONE;
 use crate::identifiers::{BufferAt, BufferId, LEGS_MAX, LegIndex};
-use crate::io::{Action, Buffers, LegError, LegOperation, Notice};
+use crate::io::{Buffers, LegError, LegOperation, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, SECTOR_BYTES};
@@ -73,7 +73,7 @@ impl<B: Buffers> Engine<B> {
         if let Some(scrub) = &mut self.scrub {
             scrub.stopping = true;
         }
-        self.actions.push_back(Action::CommandDone { token, result: Ok(()) });
+        self.outbox.command_done(token, Ok(()));
         Ok(())
     }
 
@@ -99,7 +99,7 @@ impl<B: Buffers> Engine<B> {
             let Some(done) = self.scrub.take() else { return };
             let result =
                 if done.found && !done.repair { Err(CommandError::Mismatches) } else { Ok(()) };
-            self.actions.push_back(Action::CommandDone { token: done.token, result });
+            self.outbox.command_done(done.token, result);
             return;
         }
         let region = self.regions.of_sector(scrub.next);
@@ -291,7 +291,7 @@ impl<B: Buffers> Engine<B> {
             if let Some(scrub) = &mut self.scrub {
                 scrub.found = true;
             }
-            self.notice(Notice::Mismatch { leg: LegIndex(leg as u8), extent });
+            self.outbox.notice(Notice::Mismatch { leg: LegIndex(leg as u8), extent });
             if repair {
                 self.owe_for_repair(leg, extent);
             }

@@ -97,7 +97,7 @@ impl<B: Buffers> Engine<B> {
         }
         let buffer = self.buffers.allocate(lot.extent.sectors() as u32)?;
         self.legs[leg].drain_cursor = lot.extent.end;
-        let purpose = Purpose::Sieve { target: leg as u8, started: self.now };
+        let purpose = Purpose::Sieve { target: leg as u8, started: self.clock.now() };
         let data = Self::at(BufferAt { buffer, offset: 0 });
         let io = Io::new(from as u8, purpose, lot.extent, data);
         let read = self.start_io(io, LegOperation::Read);
@@ -110,7 +110,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Debts that a fresh leg can read fast, and that leg.
     fn lot_from_fresh(&self, leg: usize, first: &Debt) -> Option<(Lot, usize)> {
-        if self.now < self.legs[leg].sieves_after {
+        if self.clock.now() < self.legs[leg].sieves_after {
             return None;
         }
         let lot = self.lot_after(leg, first, is_plain)?;
@@ -123,7 +123,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Debts with copies, so many that reading the gaps from the leg itself pays.
     fn lot_from_own(&self, leg: usize, first: &Debt) -> Option<(Lot, usize)> {
-        if self.now < self.legs[leg].own_sieves_after || !has_copy(first) {
+        if self.clock.now() < self.legs[leg].own_sieves_after || !has_copy(first) {
             return None;
         }
         let lot = self.lot_after(leg, first, has_copy)?;
@@ -142,7 +142,7 @@ impl<B: Buffers> Engine<B> {
             let joins = next.extent.end <= region_end
                 && next.extent.start - lot.extent.end <= gap_max
                 && next.extent.end - lot.extent.start <= limit
-                && next.not_before <= self.now
+                && next.not_before <= self.clock.now()
                 && joins_in(&next)
                 && !state.is_held(Extent { start: lot.extent.end, end: next.extent.end });
             if !joins {
@@ -206,7 +206,7 @@ impl<B: Buffers> Engine<B> {
     /// another that fell silent: that is when it is to take over.
     fn pause_sieves(&mut self, leg: usize, io: &Io) {
         let (is_own, both) = (usize::from(io.leg) == leg, planted::is(Planted::SilenceStopsSieves));
-        let until = self.now + PAUSE;
+        let until = self.clock.now() + PAUSE;
         if is_own || both {
             self.legs[leg].own_sieves_after = until;
         }

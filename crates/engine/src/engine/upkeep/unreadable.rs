@@ -32,7 +32,7 @@ impl<B: Buffers> Engine<B> {
             self.owe_halves(leg, extent, since, repair, block);
             return;
         }
-        let until = self.now + BLOCK_RETRY;
+        let until = self.clock.now() + BLOCK_RETRY;
         self.owe_beneath(leg, extent, Source::Leg, since, until, repair);
         let tries = tries.saturating_add(1);
         self.legs[leg].debts.set_tries(extent, tries);
@@ -47,7 +47,7 @@ impl<B: Buffers> Engine<B> {
     fn owe_halves(&mut self, leg: usize, extent: Extent, since: Since, repair: bool, block: u64) {
         let half = (extent.sectors() / 2).next_multiple_of(block);
         let middle = (extent.start + half).min(extent.end);
-        let until = self.now + HALF_RETRY;
+        let until = self.clock.now() + HALF_RETRY;
         let region = self.regions.of_sector(extent.start);
         let record = self.regions.slot(region).expect("a region with lacks has a record");
         let front = Extent { start: extent.start, end: middle };
