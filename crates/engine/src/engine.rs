@@ -32,10 +32,13 @@ use crate::recovery::Opening;
 use crate::settings::Settings;
 use hemi_units::{Extent, Instant, MILLISECOND};
 
+use change::configure::InForce;
 use change::membership::{Change, Detach, Phase, TICK_WHILE_CHANGING};
+use path::copies::Copies;
 use path::exposure::Throttle;
-use path::flush::Failures;
+use path::flush::Flushing;
 use path::intent::Returns;
+use path::read::Hedging;
 use report::Counters;
 use state::clock::Clock;
 use state::debt::Source;
@@ -47,7 +50,9 @@ use state::records::{Io, OperationState, Purpose, RequestState};
 use state::regions::Regions;
 use state::slab::{Key, NONE, Slab};
 use state::window::Window;
-use upkeep::scrub::Scrub;
+use upkeep::clean::Settling;
+use upkeep::drain::Yielding;
+use upkeep::scrub::Scrubbing;
 
 pub use state::regions::metadata::ObjectState;
 
@@ -60,7 +65,7 @@ const BEFORE_OPEN: u64 = 1;
 
 /// The mirror engine of one volume. See the module's documentation.
 pub struct Engine<B: Buffers> {
-    settings: Settings,
+    settings: InForce,
     buffers: B,
     clock: Clock,
     superblock: Superblock,
@@ -80,8 +85,7 @@ pub struct Engine<B: Buffers> {
     backlog: [VecDeque<Key>; 2],
     /// Reads that no answering leg can serve at present.
     stalled: VecDeque<Key>,
-    /// Flush requests under way.
-    flushes: Vec<u32>,
+    flushing: Flushing,
     /// Operations whose acknowledgement waits for a point in time (`Policy::Paper`).
     timed: Vec<Key>,
     throttle: Throttle,
@@ -93,25 +97,17 @@ pub struct Engine<B: Buffers> {
     /// Metadata objects, with sequences, that have to be durable before the last one is made.
     before_change: Vec<(u32, u64)>,
     detach: Option<Detach>,
-    scrub: Option<Scrub>,
-    scrub_mismatches: u64,
+    scrubbing: Scrubbing,
     entropy: u64,
     returns: Returns,
-    /// The first record that the next tick looks at to clean its region.
-    cleaning: Option<Key>,
+    settling: Settling,
     /// Something other than a completion has made it possible that operations be acknowledged.
     reconsider: bool,
-    flush_failures: Failures,
     /// Commands that arrived before the volume was durably open.
     early_commands: Vec<(u64, Command)>,
-    reads_routed: u64,
-    /// Clients use the volume, or are expected to, until then.
-    used_until: Instant,
-    /// Sectors of writes let in and not yet acknowledged.
-    unacknowledged_sectors: u64,
-    said_converged: bool,
-    /// A buffer was wanted that there was no memory for.
-    short_of_memory: bool,
+    hedging: Hedging,
+    yielding: Yielding,
+    copies: Copies,
     counters: Counters,
     marks: Marks,
 }
@@ -172,7 +168,7 @@ impl<B: Buffers> Engine<B> {
         }
         let mut engine = Engine {
             throttle: Throttle::new(requests_max as usize),
-            settings,
+            settings: InForce::new(settings),
             buffers,
             clock: Clock::new(now, TICK),
             superblock,
@@ -187,7 +183,7 @@ impl<B: Buffers> Engine<B> {
             unplaced: VecDeque::with_capacity(operations_max as usize),
             backlog: [0; 2].map(|_| VecDeque::with_capacity(requests_max as usize)),
             stalled: VecDeque::with_capacity(requests_max as usize),
-            flushes: Vec::with_capacity(requests_max as usize),
+            flushing: Flushing::with_capacity(requests_max as usize),
             timed: Vec::with_capacity(operations_max as usize),
             outbox: Outbox::with_capacity(4 * requests_max as usize),
             lost: LostList::new(opening.lost),
@@ -195,19 +191,15 @@ impl<B: Buffers> Engine<B> {
             changes: Vec::with_capacity(2 * LEGS_MAX),
             before_change: Vec::new(),
             detach: None,
-            scrub: None,
-            scrub_mismatches: 0,
+            scrubbing: Scrubbing::default(),
             entropy,
             returns: Returns::default(),
-            cleaning: None,
+            settling: Settling::default(),
             reconsider: false,
-            flush_failures: Failures::default(),
             early_commands: Vec::new(),
-            reads_routed: 0,
-            used_until: Self::expected_until(now),
-            unacknowledged_sectors: 0,
-            said_converged: false,
-            short_of_memory: false,
+            hedging: Hedging::default(),
+            yielding: Yielding::new(now),
+            copies: Copies::default(),
             counters: Counters::default(),
             marks: opening.marks,
         };

@@ -9,7 +9,7 @@ use crate::histogram::LatencyHistogram;
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, Operation, RequestError};
 use crate::status::{LegState, LegStatus, Status};
-use hemi_units::{Extent, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, SECTOR_BYTES};
 
 /// Sectors in the request whose wait limits the status shows: 4 KiB.
 const USUAL_SECTORS: u64 = 8;
@@ -26,21 +26,40 @@ pub(super) struct Counters {
     failed: u64,
     read_bytes: u64,
     written_bytes: u64,
-    pub(super) hedges: u64,
-    pub(super) hedges_won: u64,
-    pub(super) regions_dirtied: u64,
-    pub(super) regions_cleaned: u64,
-    pub(super) repairs: u64,
+    regions_dirtied: u64,
+    regions_cleaned: u64,
+    repairs: u64,
     client_reads: LatencyHistogram,
     client_writes: LatencyHistogram,
     client_zeroes: LatencyHistogram,
     client_flushes: LatencyHistogram,
 }
 
-impl<B: Buffers> Engine<B> {
-    pub(super) fn count_reply(&mut self, request: &RequestState, result: Result<(), RequestError>) {
-        let latency = self.clock.now().since(request.started);
-        let counters = &mut self.counters;
+impl Counters {
+    /// Counts a region that was clean and is to be written to.
+    pub(super) fn region_dirtied(&mut self) {
+        self.regions_dirtied += 1;
+    }
+
+    /// Counts a region that has become clean.
+    pub(super) fn region_cleaned(&mut self) {
+        self.regions_cleaned += 1;
+    }
+
+    /// Counts an extent rewritten that a medium could not read.
+    pub(super) fn repaired(&mut self) {
+        self.repairs += 1;
+    }
+
+    /// Counts a request that is answered now.
+    pub(super) fn count_reply(
+        &mut self,
+        request: &RequestState,
+        result: Result<(), RequestError>,
+        now: Instant,
+    ) {
+        let latency = now.since(request.started);
+        let counters = self;
         if result.is_err() {
             counters.failed += 1;
             return;
@@ -68,7 +87,9 @@ impl<B: Buffers> Engine<B> {
             }
         }
     }
+}
 
+impl<B: Buffers> Engine<B> {
     /// Acknowledged bytes held by one leg only: [`Status::exposure_bytes`] at the cost of a
     /// few additions, for who looks after every step.
     pub fn exposure_bytes(&self) -> u64 {
@@ -81,7 +102,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Fills in a snapshot.
-    pub fn status(&self, now: hemi_units::Instant, into: &mut Status) {
+    pub fn status(&self, now: Instant, into: &mut Status) {
         into.legs.clear();
         for leg in 0..LEGS_MAX {
             if self.legs[leg].is_member() {
@@ -91,10 +112,10 @@ impl<B: Buffers> Engine<B> {
         let counters = &self.counters;
         into.exposure_bytes = self.exposure();
         into.exposure_age = self.exposure_age();
-        into.exposure_peak = self.throttle.peak.max(into.exposure_bytes);
+        into.exposure_peak = self.throttle.peak().max(into.exposure_bytes);
         into.exposure_bytes_bound = self.settings.exposure_bytes;
         into.exposure_age_bound = self.settings.exposure_age;
-        into.throttling = self.throttle.active;
+        into.throttling = self.throttle.is_active();
         into.degraded = self.in_legs().count() < 2;
         into.converged = self.is_converged();
         into.lost_bytes = self.lost.extents().iter().map(|extent| extent.bytes()).sum();
@@ -108,21 +129,21 @@ impl<B: Buffers> Engine<B> {
         into.failed = counters.failed;
         into.read_bytes = counters.read_bytes;
         into.written_bytes = counters.written_bytes;
-        into.hedges = counters.hedges;
-        into.hedges_won = counters.hedges_won;
+        into.hedges = self.hedging.sent();
+        into.hedges_won = self.hedging.won();
         into.authority_moves = self.regions.moves_made();
         into.regions_dirtied = counters.regions_dirtied;
         into.regions_cleaned = counters.regions_cleaned;
         into.repairs = counters.repairs;
-        into.scrub = self.scrub.as_ref().map(|scrub| scrub.progress());
-        into.scrub_mismatches = self.scrub_mismatches;
+        into.scrub = self.scrubbing.progress();
+        into.scrub_mismatches = self.scrubbing.mismatches();
         into.client_reads = counters.client_reads.clone();
         into.client_writes = counters.client_writes.clone();
         into.client_zeroes = counters.client_zeroes.clone();
         into.client_flushes = counters.client_flushes.clone();
     }
 
-    fn leg_status(&self, leg: usize, now: hemi_units::Instant) -> LegStatus {
+    fn leg_status(&self, leg: usize, now: Instant) -> LegStatus {
         let state = &self.legs[leg];
         let index = LegIndex(leg as u8);
         let region_bytes = self.superblock.layout.region_bytes();

@@ -6,10 +6,29 @@
 //! Whatever waits is looked at again at once, since a new setting may be what it waits for.
 
 use crate::command::CommandError;
+use core::ops::Deref;
+
 use crate::engine::Engine;
 use crate::engine::state::slab::NONE;
 use crate::io::Buffers;
 use crate::settings::Settings;
+
+/// The settings in force. Everybody reads them, and nobody else replaces them.
+pub(in crate::engine) struct InForce(Settings);
+
+impl InForce {
+    pub(in crate::engine) fn new(settings: Settings) -> InForce {
+        InForce(settings)
+    }
+}
+
+impl Deref for InForce {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.0
+    }
+}
 
 impl<B: Buffers> Engine<B> {
     /// Goes on with other settings.
@@ -18,7 +37,7 @@ impl<B: Buffers> Engine<B> {
     /// As [`Settings::change`]. Nothing has changed then.
     pub(super) fn configure(&mut self, token: u64, wanted: &Settings) -> Result<(), CommandError> {
         let settings = self.settings.change(wanted)?;
-        self.settings = settings;
+        self.settings = InForce(settings);
         for leg in self.slots() {
             let state = &mut self.legs[leg];
             state.refresh_limits(&settings);

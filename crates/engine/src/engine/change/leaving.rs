@@ -145,7 +145,7 @@ impl<B: Buffers> Engine<B> {
     fn note_lost_with_leg(&mut self, extent: Extent) {
         self.note_lost(extent);
         if !planted::is(Planted::GoneUntold) {
-            self.flush_failures.note_loss();
+            self.flushing.note_loss();
             self.fail_parts_done(self.regions.of_sector(extent.start), true);
         }
     }

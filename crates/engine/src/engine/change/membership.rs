@@ -188,7 +188,7 @@ impl<B: Buffers> Engine<B> {
         } else if write.object == self.regions.metadata().lost_list() {
             self.retry_all_waiting(None);
         }
-        if !self.flushes.is_empty() {
+        if self.flushing.is_awaited() {
             self.consider_flushes();
         }
     }
@@ -902,7 +902,7 @@ impl<B: Buffers> Engine<B> {
                 return;
             }
         }
-        let writes_left = self.unacknowledged_sectors > 0;
+        let writes_left = self.throttle.unacknowledged() > 0;
         // A drain that has only read what it is to write is in neither debts nor writes.
         let drains = state.writes_in_flight + state.drain_reads > 0
             || state.rebuilding > 0

@@ -12,6 +12,20 @@ use crate::io::Buffers;
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 
+/// Memory for the copies of debts.
+#[derive(Default)]
+pub(in crate::engine) struct Copies {
+    /// A buffer was wanted that there was no memory for.
+    short: bool,
+}
+
+impl Copies {
+    /// Notes that a buffer was wanted that there was no memory for.
+    pub(in crate::engine) fn note_short(&mut self) {
+        self.short = true;
+    }
+}
+
 impl<B: Buffers> Engine<B> {
     /// Returns true if there are buffers for what is owed. Past the budget a debt is read from a
     /// fresh leg when it is paid.
@@ -35,7 +49,7 @@ impl<B: Buffers> Engine<B> {
     /// Gives up the copies that legs to which nothing is being written keep of what a leg that answers
     /// has, if a buffer was wanted that there was no memory for.
     pub(in crate::engine) fn give_up_copies(&mut self) {
-        let short = core::mem::take(&mut self.short_of_memory);
+        let short = core::mem::take(&mut self.copies.short);
         if !short || planted::is(Planted::CopiesKeptWhenShort) {
             return;
         }

@@ -47,8 +47,12 @@ const PAUSE_MAX: u64 = SECOND / 4;
 pub(in crate::engine) struct Throttle {
     waiting: VecDeque<Key>,
     next: Instant,
-    pub(in crate::engine) active: bool,
-    pub(in crate::engine) peak: u64,
+    /// Writers have been told to be held back, and not yet that they are not any more.
+    active: bool,
+    /// The most exposure there has been, in bytes.
+    peak: u64,
+    /// Sectors of writes let in and not yet acknowledged.
+    unacknowledged: u64,
 }
 
 impl Throttle {
@@ -58,11 +62,37 @@ impl Throttle {
             next: Instant(0),
             active: false,
             peak: 0,
+            unacknowledged: 0,
         }
     }
 
     pub(in crate::engine) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Returns true while writers are held back, or were until lately.
+    pub(in crate::engine) fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Returns the most exposure there has been, in bytes.
+    pub(in crate::engine) fn peak(&self) -> u64 {
+        self.peak
+    }
+
+    /// Counts a write that may now come to be acknowledged.
+    pub(in crate::engine) fn let_in(&mut self, sectors: u64) {
+        self.unacknowledged += sectors;
+    }
+
+    /// Counts a write that has been answered.
+    pub(in crate::engine) fn answered(&mut self, sectors: u64) {
+        self.unacknowledged -= sectors;
+    }
+
+    /// Returns the sectors of writes that have been let in and not been answered.
+    pub(in crate::engine) fn unacknowledged(&self) -> u64 {
+        self.unacknowledged
     }
 }
 
@@ -279,7 +309,7 @@ impl<B: Buffers> Engine<B> {
 
     fn unacknowledged_bytes(&self) -> u64 {
         let left_out = planted::is(Planted::ExposureUnacknowledged);
-        if left_out { 0 } else { self.unacknowledged_sectors * SECTOR_BYTES }
+        if left_out { 0 } else { self.throttle.unacknowledged() * SECTOR_BYTES }
     }
 
     fn say_throttling(&mut self, filled: u64) {

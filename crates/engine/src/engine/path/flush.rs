@@ -7,6 +7,8 @@
 //! move of authority is on its way. A leg that freezes is not waited for: its regions'
 //! authority moves, to a leg that has flushed everything acknowledged there.
 
+use alloc::vec::Vec;
+
 use crate::engine::Engine;
 use crate::engine::state::debt::Since;
 use crate::engine::state::debt::Source;
@@ -23,11 +25,35 @@ use hemi_units::{Extent, Instant};
 /// Connections told apart for reporting a flush that lost data; ids are taken modulo this.
 const CONNECTIONS: usize = 1024;
 
+/// Clients' flushes, and what they have to report.
+pub(in crate::engine) struct Flushing {
+    /// Requests that wait for their flush to be answered.
+    waiting: Vec<u32>,
+    failures: Failures,
+}
+
+impl Flushing {
+    pub(in crate::engine) fn with_capacity(capacity: usize) -> Flushing {
+        let waiting = Vec::with_capacity(capacity);
+        Flushing { waiting, failures: Failures::default() }
+    }
+
+    /// Returns true if a client waits for a flush.
+    pub(in crate::engine) fn is_awaited(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Notes that flushed-for data is gone: the next flush of each connection reports it.
+    pub(in crate::engine) fn note_loss(&mut self) {
+        self.failures.note_loss();
+    }
+}
+
 /// Losses that flushes have to report, once to each connection.
-pub(in crate::engine) struct Failures {
+struct Failures {
     /// Counts losses of flushed-for data that no leg could make durable.
     losses: u64,
-    told: alloc::vec::Vec<u64>,
+    told: Vec<u64>,
 }
 
 impl Default for Failures {
@@ -37,7 +63,7 @@ impl Default for Failures {
 }
 
 impl Failures {
-    pub(in crate::engine) fn note_loss(&mut self) {
+    fn note_loss(&mut self) {
         self.losses += 1;
     }
 
@@ -53,7 +79,7 @@ impl Failures {
 impl<B: Buffers> Engine<B> {
     /// A client connection begins under this id: losses before it are none of its business.
     pub fn connection_opened(&mut self, connection: u32) {
-        self.flush_failures.take(connection);
+        self.flushing.failures.take(connection);
     }
 
     /// Whether flushes have to reach more than one leg.
@@ -102,7 +128,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.requests[slot].needed = needed;
-        self.flushes.push(slot);
+        self.flushing.waiting.push(slot);
         self.consider_flushes();
     }
 
@@ -173,15 +199,15 @@ impl<B: Buffers> Engine<B> {
     /// what else it waits for changes nothing about that.
     pub(in crate::engine) fn consider_flushes(&mut self) {
         let mut at = 0;
-        while at < self.flushes.len() {
-            let slot = self.flushes[at];
-            if self.flush_failures.take(self.requests[slot].connection) {
+        while at < self.flushing.waiting.len() {
+            let slot = self.flushing.waiting[at];
+            if self.flushing.failures.take(self.requests[slot].connection) {
                 self.marks.add(Mark::LossTold);
                 self.requests[slot].error = Some(RequestError::Io);
-                self.flushes.swap_remove(at);
+                self.flushing.waiting.swap_remove(at);
                 self.reply(slot);
             } else if self.flush_is_satisfied(slot) {
-                self.flushes.swap_remove(at);
+                self.flushing.waiting.swap_remove(at);
                 self.reply(slot);
             } else {
                 at += 1;
@@ -194,14 +220,14 @@ impl<B: Buffers> Engine<B> {
     fn fail_flushes_needing(&mut self, leg: usize) {
         let bit = LegIndex(leg as u8).bit();
         let mut at = 0;
-        while at < self.flushes.len() {
-            let slot = self.flushes[at];
+        while at < self.flushing.waiting.len() {
+            let slot = self.flushing.waiting[at];
             if self.requests[slot].needed & bit == 0 {
                 at += 1;
                 continue;
             }
-            self.flushes.swap_remove(at);
-            self.flush_failures.take(self.requests[slot].connection);
+            self.flushing.waiting.swap_remove(at);
+            self.flushing.failures.take(self.requests[slot].connection);
             self.marks.add(Mark::LossTold);
             self.requests[slot].error = Some(RequestError::Io);
             self.reply(slot);
@@ -312,7 +338,7 @@ impl<B: Buffers> Engine<B> {
     /// before it has that back.
     pub(in crate::engine) fn forget_copies(&mut self, leg: LegIndex) {
         let kept = planted::is(Planted::CopiesRemembered);
-        for &slot in self.flushes.iter().filter(|_| !kept) {
+        for &slot in self.flushing.waiting.iter().filter(|_| !kept) {
             self.requests[slot].caught_up &= !leg.bit();
             self.requests[slot].durable &= !leg.bit();
         }

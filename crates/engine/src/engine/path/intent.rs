@@ -39,7 +39,7 @@ impl<B: Buffers> Engine<B> {
                 legs: &self.legs,
                 now: self.clock.now(),
                 leaving,
-                flushing: !self.flushes.is_empty(),
+                flushing: self.flushing.is_awaited(),
                 lost: &self.lost,
             },
             marks: &mut self.marks,
@@ -64,7 +64,7 @@ impl<B: Buffers> Engine<B> {
         }
         if regions.begin_intent(record, &among, marks) {
             self.record_soon(region);
-            self.counters.regions_dirtied += 1;
+            self.counters.region_dirtied();
         }
         false
     }

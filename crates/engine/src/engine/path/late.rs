@@ -220,7 +220,7 @@ impl<B: Buffers> Engine<B> {
     fn hand_over_flush(&mut self, leg: usize, slot: u32) {
         let state = &mut self.legs[leg];
         let again = core::mem::replace(&mut state.flush_late, true);
-        if !again && slot == state.flush_io && !self.flushes.is_empty() {
+        if !again && slot == state.flush_io && self.flushing.is_awaited() {
             self.marks.add(Mark::FlushLate);
             self.consider_flushes();
         }
@@ -253,7 +253,7 @@ impl<B: Buffers> Engine<B> {
         }
         let region = self.regions.region_of(record);
         let authority = self.entry(region).authority();
-        let flush = !self.flushes.is_empty() && self.flush_is_late(authority.index());
+        let flush = self.flushing.is_awaited() && self.flush_is_late(authority.index());
         if !flush && !self.regions.page_is_late(record) {
             return None;
         }
@@ -266,7 +266,7 @@ impl<B: Buffers> Engine<B> {
         let fit = if flush { fit } else { fit & quick };
         // Not to a leg that what is waited for has still to reach.
         let mut waiters = self.regions.waiters(record).peekable();
-        let is_waited_for = waiters.peek().is_some() || !self.flushes.is_empty();
+        let is_waited_for = waiters.peek().is_some() || self.flushing.is_awaited();
         let sent = |&operation: &u32| self.operations[operation].stage == Stage::Running;
         let have = waiters.filter(sent).map(|operation| self.operations[operation].done);
         is_waited_for.then(|| have.fold(fit, |mask, done| mask & done))

@@ -28,6 +28,32 @@ pub(in crate::engine) enum Place {
     Nowhere,
 }
 
+/// Second reads, and how many of them there may be.
+#[derive(Default)]
+pub(in crate::engine) struct Hedging {
+    /// Reads that were sent to legs.
+    routed: u64,
+    sent: u64,
+    won: u64,
+}
+
+impl Hedging {
+    /// Returns true if no more hedges are to be sent but for what is late: so many of a thousand reads.
+    fn is_spent(&self, permille: u32) -> bool {
+        self.sent >= self.routed * u64::from(permille) / 1000 + 1
+    }
+
+    /// Returns how many hedges were sent.
+    pub(in crate::engine) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Returns how many of them were answered first.
+    pub(in crate::engine) fn won(&self) -> u64 {
+        self.won
+    }
+}
+
 impl<B: Buffers> Engine<B> {
     pub(super) fn begin_read(&mut self, operation: u32) {
         self.operations[operation].stage = Stage::Running;
@@ -37,7 +63,7 @@ impl<B: Buffers> Engine<B> {
             self.end_operation(operation, Some(RequestError::Io));
             return;
         }
-        self.reads_routed += 1;
+        self.hedging.routed += 1;
         self.read_parts(operation, extent);
         self.finish_read_if_done(operation);
     }
@@ -259,7 +285,7 @@ impl<B: Buffers> Engine<B> {
             self.finish_read_if_done(operation);
             return;
         }
-        self.counters.hedges_won += 1;
+        self.hedging.won += 1;
         self.marks.add(Mark::HedgeWon);
         self.abandon_reads_of(key);
         let request = self.operations[operation].request;
@@ -352,8 +378,7 @@ impl<B: Buffers> Engine<B> {
         let Some(state) = self.operations.get(key) else { return };
         let request = self.requests[state.request];
         let whole = state.extent == request.extent && io.extent == state.extent;
-        let budget = self.reads_routed * u64::from(self.settings.hedge_permille) / 1000 + 1;
-        let spent = self.counters.hedges >= budget && !late;
+        let spent = self.hedging.is_spent(self.settings.hedge_permille) && !late;
         if state.hedged || !whole || spent || self.ios.free_slots() == 0 {
             return;
         }
@@ -378,7 +403,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let Some(buffer) = self.buffers.allocate(extent.sectors() as u32) else { return };
-        self.counters.hedges += 1;
+        self.hedging.sent += 1;
         self.marks.add(Mark::HedgeSent);
         self.operations[key.slot].hedged = true;
         self.operations[key.slot].parts += 1;

@@ -57,7 +57,7 @@ impl<B: Buffers> Engine<B> {
             Operation::Discard if !self.all_zero_fast() => self.reply(key.slot),
             _ if request.extent.is_empty() => self.reply(key.slot),
             _ => {
-                self.note_use();
+                self.yielding.note_use(self.clock.now());
                 let waits = self.phase == Phase::Opening
                     || self.is_paused()
                     || !self.backlog[self.backlog_of(key.slot)].is_empty();
@@ -181,13 +181,13 @@ impl<B: Buffers> Engine<B> {
     fn enter(&mut self, operation: u32) {
         let state = self.operations[operation];
         if !state.is_read {
-            self.unacknowledged_sectors += state.extent.sectors();
+            self.throttle.let_in(state.extent.sectors());
         }
         let (place, runs) = self.locks.enter(state.extent, state.is_read, operation);
         self.operations[operation].lock = place;
         if runs {
             self.run_locked(operation);
-        } else if self.scrub.is_some() {
+        } else if self.scrubbing.is_running() {
             self.yield_scrub();
         }
     }
@@ -210,7 +210,7 @@ impl<B: Buffers> Engine<B> {
         self.unlock(state.lock);
         self.operations.remove(operation);
         if !state.is_read {
-            self.unacknowledged_sectors -= state.extent.sectors();
+            self.throttle.answered(state.extent.sectors());
         }
         let request = &mut self.requests[state.request];
         request.outstanding -= 1;
@@ -225,9 +225,7 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn unlock(&mut self, place: u32) {
         match self.locks.leave(place) {
             Some(scrub::LOCK_OWNER) => {
-                if let Some(scrub) = &mut self.scrub {
-                    scrub.place = place;
-                }
+                self.scrubbing.note_place(place);
             }
             Some(moved) => self.operations[moved].lock = place,
             None => {}
@@ -327,7 +325,7 @@ impl<B: Buffers> Engine<B> {
             self.buffers.release(old);
         }
         let Some(buffer) = self.buffers.allocate(request.extent.sectors() as u32) else {
-            self.short_of_memory = true;
+            self.copies.note_short();
             return false;
         };
         let state = &mut self.requests[slot];
@@ -351,8 +349,8 @@ impl<B: Buffers> Engine<B> {
                 None
             }
         };
-        self.count_reply(&request, result);
-        self.note_use();
+        self.counters.count_reply(&request, result, self.clock.now());
+        self.yielding.note_use(self.clock.now());
         self.requests.remove(slot);
         self.outbox.reply(Reply { token: request.token, result, buffer });
     }
@@ -364,7 +362,7 @@ impl<B: Buffers> Engine<B> {
             && self.ios.len() == 0
             && self.regions.touched_count() == 0
             && self.regions.in_use() == 0
-            && self.scrub.is_none()
+            && !self.scrubbing.is_running()
             && self.detach.is_none()
             && self.changes.is_empty()
             && self.legs.iter().all(|leg| {

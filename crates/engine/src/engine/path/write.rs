@@ -331,7 +331,7 @@ impl<B: Buffers> Engine<B> {
                 io.source.release(&mut self.buffers);
                 if repair {
                     self.marks.add(Mark::Repaired);
-                    self.counters.repairs += 1;
+                    self.counters.repaired();
                     self.outbox
                         .notice(Notice::Repaired { leg: LegIndex(io.leg), extent: io.extent });
                 }

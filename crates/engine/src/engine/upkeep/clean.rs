@@ -8,6 +8,7 @@
 use crate::engine::Engine;
 use crate::engine::state::leg::{Health, Leg};
 use crate::engine::state::records::Purpose;
+use crate::engine::state::slab::Key;
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
@@ -30,6 +31,15 @@ const FLUSH_INTERVAL_MAX: u64 = 60 * SECOND;
 /// Nobody writes when no region has been used for this long.
 const AT_REST_AFTER: u64 = SECOND;
 
+/// Where settling regions stands.
+#[derive(Default)]
+pub(in crate::engine) struct Settling {
+    /// The first record that the next tick looks at.
+    next: Option<Key>,
+    /// The operator has been told that the legs are the same.
+    said_converged: bool,
+}
+
 impl<B: Buffers> Engine<B> {
     /// Every hundred milliseconds: limits, rates, cleaning, lazy metadata, retries.
     pub(in crate::engine) fn background(&mut self) {
@@ -42,7 +52,7 @@ impl<B: Buffers> Engine<B> {
             .unwrap_or(0);
         for leg in self.slots() {
             let now = self.clock.now();
-            let settings = self.settings;
+            let settings = *self.settings;
             let loses_sight = self.loses_sight_of_writes(leg);
             let full = self.is_held_back_by_window(leg);
             let state = &mut self.legs[leg];
@@ -114,10 +124,10 @@ impl<B: Buffers> Engine<B> {
             || short;
         let closing = self.is_closing();
         // From where the last tick ended: the oldest may be those that wait for a leg that is out.
-        let kept = self.cleaning.filter(|_| !planted::is(Planted::CleansFromOldest));
+        let kept = self.settling.next.filter(|_| !planted::is(Planted::CleansFromOldest));
         let begun = kept.and_then(|key| self.regions.keyed(key));
         let mut at = begun.or_else(|| self.regions.oldest());
-        self.cleaning = None;
+        self.settling.next = None;
         for _ in 0..self.settings.limits.cleans_per_tick {
             let Some(record) = at else { return };
             at = self.regions.newer(record);
@@ -144,7 +154,7 @@ impl<B: Buffers> Engine<B> {
                 self.round_up_debts(record);
             }
         }
-        self.cleaning = at.map(|record| self.regions.key(record));
+        self.settling.next = at.map(|record| self.regions.key(record));
     }
 
     /// Frees the record of a clean region of which legs owe some parts: they owe all of it from
@@ -247,7 +257,9 @@ impl<B: Buffers> Engine<B> {
         } else {
             self.regions.settle(record, whole)
         };
-        self.counters.regions_cleaned += u64::from(!is_armed);
+        if !is_armed {
+            self.counters.region_cleaned();
+        }
         self.marks.add_if(is_armed, Mark::Settled);
         self.marks.add_if(pressed, Mark::CleanedUnderPressure);
         let behind = self.legs.iter().any(|leg| leg.is_in() && whole & leg.index.bit() == 0);
@@ -389,10 +401,10 @@ impl<B: Buffers> Engine<B> {
             }
         }
         let converged = current && self.is_converged();
-        if converged && !self.said_converged {
+        if converged && !self.settling.said_converged {
             self.outbox.notice(Notice::Converged);
         }
-        self.said_converged = converged;
+        self.settling.said_converged = converged;
     }
 
     /// Every leg is in, owes nothing, and is recorded whole for every region. Not while something

@@ -37,6 +37,29 @@ const EXPECTED: u64 = SECOND;
 /// A debt without a fresh leg to read it from is looked at again after this.
 const SOURCE_RETRY: u64 = 50 * MILLISECOND;
 
+/// Clients whom drains yield to.
+pub(in crate::engine) struct Yielding {
+    /// They use the volume, or are expected to, until then.
+    used_until: Instant,
+}
+
+impl Yielding {
+    /// A volume opens, and its clients are expected.
+    pub(in crate::engine) fn new(now: Instant) -> Yielding {
+        let expected = if planted::is(Planted::ClientsUnexpected) { 0 } else { EXPECTED };
+        Yielding { used_until: now + expected }
+    }
+
+    /// Notes that a client asks for data, or gets an answer.
+    pub(in crate::engine) fn note_use(&mut self, now: Instant) {
+        self.used_until = self.used_until.max(now + IN_USE);
+    }
+
+    fn is_in_use(&self, now: Instant) -> bool {
+        now <= self.used_until
+    }
+}
+
 /// Whether a debt can be paid now: not put off, and nothing overlapping in flight.
 fn can_go(leg: &Leg, debt: &Debt, now: Instant) -> bool {
     debt.not_before <= now && (!leg.is_held(debt.extent) || planted::is(Planted::DrainOverZombie))
@@ -69,16 +92,6 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns the time until which the clients of a volume that opens now are expected.
-    pub(in crate::engine) fn expected_until(now: Instant) -> Instant {
-        if planted::is(Planted::ClientsUnexpected) { now } else { now + EXPECTED }
-    }
-
-    /// Notes that a client asks for data, or gets an answer.
-    pub(in crate::engine) fn note_use(&mut self) {
-        self.used_until = self.used_until.max(self.clock.now() + IN_USE);
-    }
-
     /// Writes in flight up to which drains are started.
     fn drain_window(&self, leg: usize) -> u32 {
         let state = &self.legs[leg];
@@ -107,7 +120,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns false if debts that nobody waits for would hold up clients: every request needs this leg
     /// because no other answers.
     fn has_room_for_background(&self, leg: usize) -> bool {
-        let in_use = self.requests.len() > 0 || self.clock.now() <= self.used_until;
+        let in_use = self.requests.len() > 0 || self.yielding.is_in_use(self.clock.now());
         let is_needed = in_use && !self.another_answers(leg);
         !is_needed
             || self.legs[leg].writes_in_flight < self.background_window(leg)
@@ -459,7 +472,9 @@ impl<B: Buffers> Engine<B> {
             }
             let until = self.clock.now() + SOURCE_RETRY;
             self.legs[leg].debts.postpone(slot, until, source.is_none());
-            self.short_of_memory |= source.is_some();
+            if source.is_some() {
+                self.copies.note_short();
+            }
             return true;
         };
         let region = self.regions.of_sector(first.extent.start);
@@ -497,7 +512,7 @@ impl<B: Buffers> Engine<B> {
     /// volume or are expected to, nobody waits for the region, and as much is being read there for
     /// drains as clients can bear. That is one read at a time; more, up to the window, as exposure nears its bound.
     pub(super) fn yields_to_clients(&self, from: usize, region: u32) -> bool {
-        if self.clock.now() > self.used_until || planted::is(Planted::DrainFloodsSource) {
+        if !self.yielding.is_in_use(self.clock.now()) || planted::is(Planted::DrainFloodsSource) {
             return false;
         }
         let looked_at = self.settings.limits.moves_looked_at;

@@ -102,7 +102,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         if news {
-            self.flush_failures.note_loss();
+            self.flushing.note_loss();
             self.legs[leg].loss_reported = self.legs[leg].done_stamp;
         }
         alone
@@ -255,7 +255,7 @@ impl<B: Buffers> Engine<B> {
     /// requests that go on.
     pub(in crate::engine) fn report_lost_on(&mut self, leg: usize, region: u32) {
         self.marks.add(Mark::CacheLostAlone);
-        self.flush_failures.note_loss();
+        self.flushing.note_loss();
         self.fail_parts_done(region, false);
         self.give_up_uncounted(leg, region);
     }

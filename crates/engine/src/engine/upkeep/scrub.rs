@@ -16,26 +16,50 @@ use hemi_units::{Extent, SECTOR_BYTES};
 /// The owner under which scrub holds its range lock.
 pub(in crate::engine) const LOCK_OWNER: u32 = NONE - 1;
 
-/// A scrub under way.
-pub(in crate::engine) struct Scrub {
+/// The scrub under way, if there is one, and what the last one found.
+#[derive(Default)]
+pub(in crate::engine) struct Scrubbing {
+    running: Option<Scrub>,
+    /// Sectors that differed.
+    mismatches: u64,
+}
+
+impl Scrubbing {
+    pub(in crate::engine) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Returns the sectors done, and of how many; `None` if no scrub is under way.
+    pub(in crate::engine) fn progress(&self) -> Option<(u64, u64)> {
+        let scrub = self.running.as_ref()?;
+        Some((scrub.next.min(scrub.extent.end) - scrub.extent.start, scrub.extent.sectors()))
+    }
+
+    /// Returns the sectors that differed in the scrub under way, or the last one.
+    pub(in crate::engine) fn mismatches(&self) -> u64 {
+        self.mismatches
+    }
+
+    /// Notes that the lock of the piece being read has another place.
+    pub(in crate::engine) fn note_place(&mut self, place: u32) {
+        if let Some(scrub) = &mut self.running {
+            scrub.place = place;
+        }
+    }
+}
+
+struct Scrub {
     token: u64,
     repair: bool,
     extent: Extent,
     next: u64,
     /// The piece being read, its lock's place, and how many reads are out.
     piece: Extent,
-    pub(in crate::engine) place: u32,
+    place: u32,
     outstanding: u32,
     buffers: Vec<(u8, BufferId)>,
     found: bool,
     stopping: bool,
-}
-
-impl Scrub {
-    /// Sectors done, of how many.
-    pub(in crate::engine) fn progress(&self) -> (u64, u64) {
-        (self.next.min(self.extent.end) - self.extent.start, self.extent.sectors())
-    }
 }
 
 impl<B: Buffers> Engine<B> {
@@ -45,7 +69,7 @@ impl<B: Buffers> Engine<B> {
         repair: bool,
         extent: Extent,
     ) -> Result<(), CommandError> {
-        if self.scrub.is_some() {
+        if self.scrubbing.running.is_some() {
             return Err(CommandError::Busy);
         }
         // Whole blocks: a leg need not be able to rewrite less.
@@ -53,8 +77,8 @@ impl<B: Buffers> Engine<B> {
         let start = extent.start - extent.start % block;
         let end = extent.end.checked_next_multiple_of(block).unwrap_or(u64::MAX);
         let extent = Extent { start, end }.intersection(self.extent());
-        self.scrub_mismatches = 0;
-        self.scrub = Some(Scrub {
+        self.scrubbing.mismatches = 0;
+        self.scrubbing.running = Some(Scrub {
             token,
             repair,
             extent,
@@ -70,7 +94,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     pub(in crate::engine) fn stop_scrub(&mut self, token: u64) -> Result<(), CommandError> {
-        if let Some(scrub) = &mut self.scrub {
+        if let Some(scrub) = &mut self.scrubbing.running {
             scrub.stopping = true;
         }
         self.outbox.command_done(token, Ok(()));
@@ -81,9 +105,9 @@ impl<B: Buffers> Engine<B> {
     /// owed or lost are passed over, some at a time.
     pub(in crate::engine) fn pump_scrub(&mut self) {
         for _ in 0..self.settings.limits.scrub_pieces {
-            let before = self.scrub.as_ref().map(|scrub| scrub.next);
+            let before = self.scrubbing.running.as_ref().map(|scrub| scrub.next);
             self.next_piece();
-            let Some(scrub) = &self.scrub else { return };
+            let Some(scrub) = &self.scrubbing.running else { return };
             if scrub.outstanding > 0 || Some(scrub.next) == before {
                 return;
             }
@@ -91,12 +115,12 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn next_piece(&mut self) {
-        let Some(scrub) = &self.scrub else { return };
+        let Some(scrub) = &self.scrubbing.running else { return };
         if scrub.outstanding > 0 || scrub.place != NONE {
             return;
         }
         if scrub.stopping || scrub.next >= scrub.extent.end {
-            let Some(done) = self.scrub.take() else { return };
+            let Some(done) = self.scrubbing.running.take() else { return };
             let result =
                 if done.found && !done.repair { Err(CommandError::Mismatches) } else { Ok(()) };
             self.outbox.command_done(done.token, result);
@@ -128,7 +152,7 @@ impl<B: Buffers> Engine<B> {
             .filter(fresh)
             .collect();
         let lost = self.touches_lost(piece);
-        let Some(scrub) = &mut self.scrub else { return };
+        let Some(scrub) = &mut self.scrubbing.running else { return };
         scrub.piece = piece;
         scrub.next = piece.end;
         if legs.len() < 2 || lost {
@@ -146,7 +170,7 @@ impl<B: Buffers> Engine<B> {
             for (_, buffer) in buffers.drain(..) {
                 self.buffers.release(buffer);
             }
-            let Some(scrub) = &mut self.scrub else { return };
+            let Some(scrub) = &mut self.scrubbing.running else { return };
             scrub.buffers = buffers;
             scrub.next = piece.start;
             return;
@@ -157,7 +181,7 @@ impl<B: Buffers> Engine<B> {
             let source = Source::Buffer(BufferAt { buffer, offset: 0 });
             self.start_io(Io::new(leg, Purpose::Scrub, piece, source), LegOperation::Read);
         }
-        let Some(scrub) = &mut self.scrub else { return };
+        let Some(scrub) = &mut self.scrubbing.running else { return };
         scrub.place = place;
         scrub.outstanding = buffers.len() as u32;
         scrub.buffers = buffers;
@@ -166,7 +190,7 @@ impl<B: Buffers> Engine<B> {
     /// Gives up the piece that is being read if a leg that is read from is silent, and is out or
     /// keeps somebody waiting behind the piece's lock. It is compared later.
     pub(in crate::engine) fn yield_scrub(&mut self) {
-        let Some(scrub) = &self.scrub else { return };
+        let Some(scrub) = &self.scrubbing.running else { return };
         if scrub.outstanding == 0 || planted::is(Planted::ScrubReadKept) {
             return;
         }
@@ -182,7 +206,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn give_up_piece(&mut self) {
-        let Some(scrub) = &mut self.scrub else { return };
+        let Some(scrub) = &mut self.scrubbing.running else { return };
         self.marks.add(Mark::ScrubReadGivenUp);
         scrub.next = scrub.piece.start;
         scrub.outstanding = 0;
@@ -205,7 +229,7 @@ impl<B: Buffers> Engine<B> {
 
     pub(in crate::engine) fn scrub_read_done(&mut self, io: &Io, result: Result<(), LegError>) {
         io.source.release(&mut self.buffers);
-        let Some(scrub) = &mut self.scrub else { return };
+        let Some(scrub) = &mut self.scrubbing.running else { return };
         scrub.outstanding -= 1;
         if result.is_err() {
             // The medium cannot read it: rewrite it from another leg, and compare the rest.
@@ -221,7 +245,7 @@ impl<B: Buffers> Engine<B> {
                 self.owe_for_repair(usize::from(io.leg), piece);
             }
         }
-        let Some(scrub) = &self.scrub else { return };
+        let Some(scrub) = &self.scrubbing.running else { return };
         if scrub.outstanding == 0 {
             self.compare_piece();
         }
@@ -229,7 +253,7 @@ impl<B: Buffers> Engine<B> {
 
     /// All reads of the piece are in: compare with the authority's, sector by sector.
     fn compare_piece(&mut self) {
-        let Some(scrub) = &mut self.scrub else { return };
+        let Some(scrub) = &mut self.scrubbing.running else { return };
         let piece = scrub.piece;
         let repair = scrub.repair;
         let mut buffers = core::mem::take(&mut scrub.buffers);
@@ -250,7 +274,7 @@ impl<B: Buffers> Engine<B> {
         for (_, buffer) in buffers.drain(..) {
             self.buffers.release(buffer);
         }
-        let Some(scrub) = &mut self.scrub else { return };
+        let Some(scrub) = &mut self.scrubbing.running else { return };
         scrub.buffers = buffers;
         let place = core::mem::replace(&mut scrub.place, NONE);
         self.unlock(place);
@@ -287,8 +311,8 @@ impl<B: Buffers> Engine<B> {
             }
             let offset = offset.min(piece.sectors());
             let extent = Extent { start: piece.start + start, end: piece.start + offset };
-            self.scrub_mismatches += extent.sectors();
-            if let Some(scrub) = &mut self.scrub {
+            self.scrubbing.mismatches += extent.sectors();
+            if let Some(scrub) = &mut self.scrubbing.running {
                 scrub.found = true;
             }
             self.outbox.notice(Notice::Mismatch { leg: LegIndex(leg as u8), extent });
