@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 
 use crate::command::Command;
 use crate::format::stamp::Progress;
-use crate::format::{BLOCK_BYTES, Ledger, Membership, RegionEntry, Superblock};
+use crate::format::{BLOCK_BYTES, Ledger, Membership, RegionEntry};
 use crate::identifiers::{BufferAt, IoId, LEGS_MAX, LegIndex};
 use crate::io::{
     Action, Buffers, LegError, LegEvent, LegIo, LegOperation, LegTraits, Notice, Request,
@@ -49,6 +49,7 @@ use state::ranges::RangeLocks;
 use state::records::{Io, OperationState, Purpose, RequestState};
 use state::regions::Regions;
 use state::slab::{Key, NONE, Slab};
+use state::volume::VolumeRecord;
 use state::window::Window;
 use upkeep::clean::Settling;
 use upkeep::drain::Yielding;
@@ -68,7 +69,7 @@ pub struct Engine<B: Buffers> {
     settings: InForce,
     buffers: B,
     clock: Clock,
-    superblock: Superblock,
+    volume: VolumeRecord,
     legs: Vec<Leg>,
     /// One past the highest slot that holds or held a leg since open.
     slots_used: usize,
@@ -98,7 +99,6 @@ pub struct Engine<B: Buffers> {
     before_change: Vec<(u32, u64)>,
     detach: Option<Detach>,
     scrubbing: Scrubbing,
-    entropy: u64,
     returns: Returns,
     settling: Settling,
     /// Something other than a completion has made it possible that operations be acknowledged.
@@ -160,18 +160,12 @@ impl<B: Buffers> Engine<B> {
                 leg
             })
             .collect();
-        let mut superblock = opening.superblock;
-        for (known, leg) in superblock.descriptions.iter_mut().zip(&traits) {
-            if !leg.description.is_empty() {
-                *known = leg.description;
-            }
-        }
         let mut engine = Engine {
             throttle: Throttle::new(requests_max as usize),
             settings: InForce::new(settings),
             buffers,
             clock: Clock::new(now, TICK),
-            superblock,
+            volume: VolumeRecord::new(opening.superblock, &traits, entropy),
             legs,
             slots_used: slots_used.map_or(0, |highest| highest + 1),
             regions,
@@ -192,7 +186,6 @@ impl<B: Buffers> Engine<B> {
             before_change: Vec::new(),
             detach: None,
             scrubbing: Scrubbing::default(),
-            entropy,
             returns: Returns::default(),
             settling: Settling::default(),
             reconsider: false,

@@ -146,7 +146,7 @@ impl<B: Buffers> Engine<B> {
     fn leg_status(&self, leg: usize, now: Instant) -> LegStatus {
         let state = &self.legs[leg];
         let index = LegIndex(leg as u8);
-        let region_bytes = self.superblock.layout.region_bytes();
+        let region_bytes = self.volume.region_bytes();
         let owed_regions = self.regions.stale_count(index) * region_bytes
             + state.debts.rebuild_bytes()
             + (state.rebuild_in_flight + state.carried.rebuild) * SECTOR_BYTES;

@@ -13,4 +13,5 @@ pub(super) mod records;
 pub(super) mod regions;
 pub(super) mod slab;
 pub(super) mod sorted;
+pub(super) mod volume;
 pub(super) mod window;

@@ -10,7 +10,6 @@ use crate::engine::state::failing::{Failing, Task, is_long};
 use crate::engine::state::leg::{Health, Leg};
 use crate::engine::state::records::Stage;
 use crate::engine::state::regions::metadata::BlockWrite;
-use crate::format::superblock::Ancestor;
 use crate::format::{BLOCK_BYTES, Id, Membership, lost, page};
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegTraits, Notice, OutReason};
@@ -93,7 +92,6 @@ impl<B: Buffers> Engine<B> {
     /// heard of something, such as that it was being taken in, which these legs have not, and
     /// sequences alone could not tell the two apart.
     pub(in crate::engine) fn begin_open(&mut self) {
-        self.superblock.open = true;
         let may_come_back = |leg: &Leg| {
             leg.health == Health::Absent
                 && matches!(leg.membership, Membership::Out(reason) if reason != OutReason::Detached)
@@ -101,8 +99,9 @@ impl<B: Buffers> Engine<B> {
         if self.legs.iter().any(may_come_back) {
             self.begin_generation();
         }
-        let id = self.random_id();
-        self.superblock.ledger = self.regions.announce_opening(id);
+        let id = self.volume.random_id(self.clock.now());
+        let ledger = self.regions.announce_opening(id);
+        self.volume.open(ledger);
         self.write_superblock(None);
     }
 
@@ -113,7 +112,7 @@ impl<B: Buffers> Engine<B> {
         let sequence = self.regions.metadata_mut().change_superblock();
         for leg in 0..LEGS_MAX {
             let index = LegIndex(leg as u8);
-            let is_in = self.superblock.legs[leg].state == Membership::In;
+            let is_in = self.volume.is_in(index);
             if self.legs[leg].answers() && (is_in || also == Some(index)) {
                 self.regions.metadata_mut().request(object, index);
             }
@@ -123,15 +122,13 @@ impl<B: Buffers> Engine<B> {
 
     /// Fills the image of a metadata write.
     pub(in crate::engine) fn encode_object(&mut self, leg: LegIndex, write: &BlockWrite) {
-        let volume = self.superblock.volume_id;
-        let generation = self.superblock.generation;
-        let join_epoch = self.superblock.join_epoch;
+        let volume = self.volume.id();
+        let generation = self.volume.generation();
+        let join_epoch = self.volume.join_epoch();
         let volume_sectors = self.regions.volume_sectors();
         if write.object == self.regions.metadata().superblock() {
-            self.superblock.leg = leg;
-            self.superblock.sequence = write.sequence;
             let image = self.regions.metadata_mut().image_mut(write.image);
-            self.superblock.encode(image, write.slot);
+            self.volume.encode(leg, write.sequence, image, write.slot);
         } else if write.object == self.regions.metadata().lost_list() {
             let header = lost::LostHeader { generation, join_epoch };
             let image = self.regions.metadata_mut().image_mut(write.image);
@@ -156,7 +153,7 @@ impl<B: Buffers> Engine<B> {
         let is_page = self.regions.metadata().is_page(write.object);
         let image = self.regions.metadata_mut().image_mut(write.image);
         if is_page {
-            page::seal(image, write.address, self.superblock.volume_id, write.sequence);
+            page::seal(image, write.address, self.volume.id(), write.sequence);
         }
         image
     }
@@ -267,8 +264,7 @@ impl<B: Buffers> Engine<B> {
 
     /// The generation now and those before it: what a leg that comes back must be of.
     pub fn generations(&self) -> impl Iterator<Item = Id> {
-        let past = self.superblock.ancestry.as_slice().iter().map(|past| past.generation);
-        core::iter::once(self.superblock.generation).chain(past)
+        self.volume.generations()
     }
 
     /// Whether requests and commands are taken up: the volume is durably open and not closing.
@@ -342,7 +338,7 @@ impl<B: Buffers> Engine<B> {
         for leg in 0..LEGS_MAX {
             let index = LegIndex(leg as u8);
             let coming_in = self.coming_in() == Some(index);
-            let awaited = self.superblock.legs[leg].state == Membership::In
+            let awaited = self.volume.is_in(index)
                 && (coming_in || self.regions.metadata().durable(object, index) < newest);
             if awaited
                 && let Some(reason) = self.is_dead(leg)
@@ -459,13 +455,12 @@ impl<B: Buffers> Engine<B> {
             self.marks.add(Mark::OutWaited);
             return;
         }
-        let state = &mut self.superblock.legs[change.leg.index()].state;
         match change.kind {
             ChangeKind::Out(reason) => {
-                *state = Membership::Out(reason);
+                self.volume.mark(change.leg, Membership::Out(reason));
                 self.begin_generation();
             }
-            ChangeKind::In => *state = Membership::In,
+            ChangeKind::In => self.volume.mark(change.leg, Membership::In),
             ChangeKind::Join | ChangeKind::Remove => {}
         }
         // One that comes in is in by it; one that joins is not.
@@ -482,8 +477,6 @@ impl<B: Buffers> Engine<B> {
     fn begin_generation(&mut self) {
         let metadata = self.regions.metadata();
         let object = metadata.superblock();
-        let past =
-            Ancestor { generation: self.superblock.generation, sequence: metadata.newest(object) };
         let mut held = [u64::MAX; 2 * LEGS_MAX];
         let legs = self.legs.iter().filter(|leg| leg.is_member());
         for (held, leg) in held.chunks_mut(2).zip(legs) {
@@ -492,31 +485,12 @@ impl<B: Buffers> Engine<B> {
             held.copy_from_slice(&[durable, in_flight.unwrap_or(durable)]);
         }
         let held = if planted::is(Planted::AncestorsForgotten) { &[][..] } else { &held };
-        self.superblock.ancestry.push(past, held);
-        self.superblock.generation = self.random_id();
-    }
-
-    /// An id from the entropy the driver gave (SplitMix64 steps).
-    fn random_id(&mut self) -> Id {
-        let mut id = Id::default();
-        for half in id.chunks_mut(8) {
-            self.entropy = self.entropy.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut z = self.entropy ^ self.clock.now().0.rotate_left(32);
-            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            half.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes());
-        }
-        if id == Id::default() { self.random_id() } else { id }
+        self.volume.begin_generation(metadata.newest(object), held, self.clock.now());
     }
 
     /// Whether a superblock is durable on every leg that is in by it.
     fn superblock_is_durable(&self, sequence: u64) -> bool {
-        self.in_by_superblock().all(|leg| self.has_superblock(leg, sequence))
-    }
-
-    fn in_by_superblock(&self) -> impl Iterator<Item = LegIndex> {
-        let records = self.superblock.legs.iter().zip(&self.legs);
-        records.filter(|(record, _)| record.state == Membership::In).map(|(_, leg)| leg.index)
+        self.volume.legs_in().all(|leg| self.has_superblock(leg, sequence))
     }
 
     fn has_superblock(&self, leg: LegIndex, sequence: u64) -> bool {
@@ -534,10 +508,10 @@ impl<B: Buffers> Engine<B> {
     /// one that is being taken in: that it is in is nothing it may know alone.
     pub(in crate::engine) fn may_be_told(&self, leg: LegIndex) -> bool {
         let newest = self.regions.metadata().newest(self.regions.metadata().superblock());
-        if self.superblock.legs[leg.index()].state != Membership::In {
+        if !self.volume.is_in(leg) {
             return self.superblock_is_durable(newest);
         }
-        let mut others = self.in_by_superblock().filter(|&other| !self.comes_in(other));
+        let mut others = self.volume.legs_in().filter(|&other| !self.comes_in(other));
         !self.comes_in(leg) || others.all(|other| self.has_superblock(other, newest))
     }
 
@@ -549,7 +523,7 @@ impl<B: Buffers> Engine<B> {
                 if self.superblock_is_durable(self.regions.metadata().newest(object)) =>
             {
                 self.phase = Phase::Serving;
-                self.regions.confirm_opening(self.superblock.ledger);
+                self.regions.confirm_opening(self.volume.ledger());
                 self.pump_backlog();
                 self.consider_flushes();
                 for (token, command) in core::mem::take(&mut self.early_commands) {
@@ -590,7 +564,7 @@ impl<B: Buffers> Engine<B> {
         let object = self.regions.metadata().superblock();
         for leg in self.slots() {
             let index = LegIndex(leg as u8);
-            let is_awaited = self.superblock.legs[leg].state == Membership::In
+            let is_awaited = self.volume.is_in(index)
                 && self.legs[leg].answers()
                 && !self.has_superblock(index, sequence);
             let is_asked = self.comes_in(index) || !planted::is(Planted::OutAskedOnce);
@@ -804,19 +778,14 @@ impl<B: Buffers> Engine<B> {
             return Err(CommandError::IoInFlight);
         }
         self.forget_leg(leg.index());
-        self.superblock.join_epoch += 1;
-        let record = &mut self.superblock.legs[leg.index()];
-        record.id = id;
-        record.join_epoch = self.superblock.join_epoch;
-        record.state = Membership::Out(OutReason::Joining);
-        self.superblock.descriptions[leg.index()] = traits.description;
+        let epoch = self.volume.join(leg, id, traits.description);
         let mut fresh = Leg::new(leg, &self.settings, true);
-        fresh.membership = record.state;
+        fresh.membership = Membership::Out(OutReason::Joining);
         fresh.fast_zeroes = traits.fast_zeroes;
         fresh.thin = traits.thin;
         self.legs[leg.index()] = fresh;
         self.slots_used = self.slots_used.max(leg.index() + 1);
-        self.regions.add_leg(leg, self.superblock.join_epoch);
+        self.regions.add_leg(leg, epoch);
         self.begin_change(leg, ChangeKind::Join, Some(token));
         Ok(())
     }
@@ -836,8 +805,7 @@ impl<B: Buffers> Engine<B> {
             return Err(CommandError::IoInFlight);
         }
         self.forget_leg(leg.index());
-        self.superblock.legs[leg.index()] = Default::default();
-        self.superblock.descriptions[leg.index()] = Default::default();
+        self.volume.remove(leg);
         self.legs[leg.index()].membership = Membership::Empty;
         self.legs[leg.index()].health = Health::Absent;
         self.regions.drop_leg(leg);
@@ -1007,9 +975,8 @@ impl<B: Buffers> Engine<B> {
             }
             // Without a ledger the pages decide: they do if all of them are up to date.
             let clean = self.regions.dirty_count() == 0;
-            if clean || current && self.superblock.ledger.is_some() {
-                self.superblock.open = !clean;
-                self.superblock.ledger = None;
+            if clean || current && self.volume.ledger().is_some() {
+                self.volume.close(clean);
                 self.write_superblock(None);
             }
             self.phase = Phase::Closing(Closing { marked: true, ..closing });
@@ -1021,7 +988,7 @@ impl<B: Buffers> Engine<B> {
             .filter(|leg| leg.answers())
             .all(|leg| self.regions.metadata().durable(object, leg.index) >= newest);
         if durable || hopeless {
-            if durable && self.superblock.ledger.is_none() {
+            if durable && self.volume.ledger().is_none() {
                 self.regions.retire_ledger();
             }
             self.phase = Phase::Closed;

@@ -297,7 +297,7 @@ impl<B: Buffers> Engine<B> {
         if !self.throttles() {
             return u64::MAX;
         }
-        let block = u64::from(self.superblock.block_bytes) / SECTOR_BYTES;
+        let block = self.volume.block_sectors();
         let bound = self.effective_bound();
         let mut longest = self.settings.exposure_bytes / BOUND_PARTS;
         if bound < self.settings.exposure_bytes {

@@ -17,7 +17,7 @@ use crate::identifiers::{BufferAt, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use hemi_units::{Extent, SECTOR_BYTES};
+use hemi_units::Extent;
 
 impl<B: Buffers> Engine<B> {
     /// Reads what a leg holds where another's `newest` data has been read for it. Returns false if
@@ -87,7 +87,7 @@ impl<B: Buffers> Engine<B> {
     fn differing(&self, io: &Io, reference: BufferAt) -> Option<Extent> {
         let Source::Buffer(held) = io.source else { return Some(io.extent) };
         let sectors = io.extent.sectors();
-        let block = u64::from(self.superblock.block_bytes) / SECTOR_BYTES;
+        let block = self.volume.block_sectors();
         let equal = |from: u64, sectors: u64| {
             let at = |start: BufferAt| BufferAt {
                 buffer: start.buffer,

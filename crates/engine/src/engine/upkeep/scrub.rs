@@ -73,7 +73,7 @@ impl<B: Buffers> Engine<B> {
             return Err(CommandError::Busy);
         }
         // Whole blocks: a leg need not be able to rewrite less.
-        let block = u64::from(self.superblock.block_bytes) / SECTOR_BYTES;
+        let block = self.volume.block_sectors();
         let start = extent.start - extent.start % block;
         let end = extent.end.checked_next_multiple_of(block).unwrap_or(u64::MAX);
         let extent = Extent { start, end }.intersection(self.extent());
@@ -294,7 +294,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         // Whole blocks, so that they can be rewritten; regions begin and end with one.
-        let block = u64::from(self.superblock.block_bytes) / SECTOR_BYTES;
+        let block = self.volume.block_sectors();
         let mut offset = 0;
         while offset < piece.sectors() {
             let differs = |engine: &Self, o: u64| {

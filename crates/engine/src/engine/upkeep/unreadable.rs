@@ -9,7 +9,7 @@ use crate::engine::state::debt::{Since, Source};
 use crate::engine::{Engine, TICK};
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::Buffers;
-use hemi_units::{Extent, MILLISECOND, SECTOR_BYTES};
+use hemi_units::{Extent, MILLISECOND};
 
 /// Reads of one block that fail on every fresh leg before it counts as lost.
 const TRIES: u8 = 8;
@@ -27,7 +27,7 @@ impl<B: Buffers> Engine<B> {
         repair: bool,
         tries: u8,
     ) {
-        let block = u64::from(self.superblock.block_bytes) / SECTOR_BYTES;
+        let block = self.volume.block_sectors();
         if extent.sectors() > block {
             self.owe_halves(leg, extent, since, repair, block);
             return;
