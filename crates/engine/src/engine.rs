@@ -6,7 +6,7 @@
 //! dirty regions and who decides them, `intent` what that asks of the others, `read` which leg
 //! answers, `flush` durability, `drain` how debts are paid, `freeze` who counts as frozen,
 //! `exposure` when writers wait, `late` single late requests, `window` how much a leg is given at once,
-//! `clean` how regions become clean and legs whole, `membership` out, join and close,
+//! `clean` how regions become clean and legs whole, `leg_set` out and in, `life` and `closing` open and close,
 //! `halt` when to stop instead, `scrub` comparing, `invariants` what must hold after every step.
 
 mod census;
@@ -33,7 +33,10 @@ use crate::settings::Settings;
 use hemi_units::{Extent, Instant, MILLISECOND};
 
 use change::configure::InForce;
-use change::membership::{Change, Detach, Phase, TICK_WHILE_CHANGING};
+use change::detach::Detaching;
+use change::leaving::Prerequisites;
+use change::leg_set::Changes;
+use change::life::Life;
 use path::copies::Copies;
 use path::exposure::Throttle;
 use path::flush::Flushing;
@@ -59,6 +62,9 @@ pub use state::regions::metadata::ObjectState;
 
 /// How often slow matters (cleaning, limits, lazy metadata, retries) are looked at.
 const TICK: u64 = 100 * MILLISECOND;
+
+/// The same while closing or detaching.
+const TICK_WHILE_CHANGING: u64 = 5 * MILLISECOND;
 
 /// The completion stamp of whatever a leg was given before the start: no flush of ours has covered
 /// it yet.
@@ -92,19 +98,15 @@ pub struct Engine<B: Buffers> {
     throttle: Throttle,
     outbox: Outbox,
     lost: LostList,
-    phase: Phase,
-    /// Changes of the leg set under way, in order; one superblock carries them all.
-    changes: Vec<Change>,
-    /// Metadata objects, with sequences, that have to be durable before the last one is made.
-    before_change: Vec<(u32, u64)>,
-    detach: Option<Detach>,
+    life: Life,
+    changes: Changes,
+    prerequisites: Prerequisites,
+    detaching: Detaching,
     scrubbing: Scrubbing,
     returns: Returns,
     settling: Settling,
     /// Something other than a completion has made it possible that operations be acknowledged.
     reconsider: bool,
-    /// Commands that arrived before the volume was durably open.
-    early_commands: Vec<(u64, Command)>,
     hedging: Hedging,
     yielding: Yielding,
     copies: Copies,
@@ -181,15 +183,14 @@ impl<B: Buffers> Engine<B> {
             timed: Vec::with_capacity(operations_max as usize),
             outbox: Outbox::with_capacity(4 * requests_max as usize),
             lost: LostList::new(opening.lost),
-            phase: Phase::Opening,
-            changes: Vec::with_capacity(2 * LEGS_MAX),
-            before_change: Vec::new(),
-            detach: None,
+            life: Life::new(),
+            changes: Changes::new(),
+            prerequisites: Prerequisites::default(),
+            detaching: Detaching::default(),
             scrubbing: Scrubbing::default(),
             returns: Returns::default(),
             settling: Settling::default(),
             reconsider: false,
-            early_commands: Vec::new(),
             hedging: Hedging::default(),
             yielding: Yielding::new(now),
             copies: Copies::default(),
@@ -276,7 +277,7 @@ impl<B: Buffers> Engine<B> {
         self.release_timed();
         if self.clock.now() >= self.clock.next_tick() {
             self.background();
-            let changing = self.is_closing() || self.detach.is_some();
+            let changing = self.life.is_closing() || self.detaching.is_under_way();
             let wait = if changing { TICK_WHILE_CHANGING } else { TICK };
             self.clock.tick_after(wait);
         }

@@ -9,7 +9,6 @@
 //! and names it, and the operator decides: `hemi promote` lets another leg decide.
 
 use crate::engine::Engine;
-use crate::engine::change::membership::Phase;
 use crate::identifiers::LegIndex;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
@@ -19,26 +18,26 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if the engine has halted: it ignores all input, and [`Notice::Halted`] is its last
     /// action. The driver stops as if it had been killed.
     pub fn is_halted(&self) -> bool {
-        matches!(self.phase, Phase::Halted { .. })
+        self.life.halted_for().is_some()
     }
 
     /// Halts because an uncompared region is gone for good with a leg. Returns false if the leg is being
     /// marked out: what goes with it is lost.
     pub(super) fn halt_for(&mut self, leg: LegIndex) -> bool {
-        let is_lost = self.is_going_out(leg) || planted::is(Planted::UncomparedLost);
+        let is_lost = self.changes.is_going_out(leg) || planted::is(Planted::UncomparedLost);
         if is_lost || self.is_halted() {
             return self.is_halted();
         }
         self.marks.add(Mark::Halted);
         let regions = self.regions.uncompared_count(leg);
-        self.phase = Phase::Halted { leg, regions };
+        self.life.halt(leg, regions);
         self.regions.leave_ledger();
         true
     }
 
     /// Takes back what was to follow the input that has halted the engine, and says so instead.
     pub(in crate::engine) fn stop_if_halted(&mut self) {
-        if let Phase::Halted { leg, regions } = self.phase {
+        if let Some((leg, regions)) = self.life.halted_for() {
             self.outbox.say_only(Notice::Halted { leg, regions });
         }
     }

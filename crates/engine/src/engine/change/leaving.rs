@@ -1,6 +1,8 @@
 //! What has to be seen to before a leg can be marked out: that no region depends on it, and
 //! that whatever says so is durable before the superblock that excludes it.
 
+use alloc::vec::Vec;
+
 use crate::engine::Engine;
 use crate::engine::state::debt::Debt;
 use crate::engine::state::leg::{Health, Leg};
@@ -9,6 +11,19 @@ use crate::identifiers::LegIndex;
 use crate::io::Buffers;
 use crate::planted::{self, Planted};
 use hemi_units::Extent;
+
+/// Metadata objects, with sequences, that have to be durable before the last change is made.
+#[derive(Default)]
+pub(in crate::engine) struct Prerequisites {
+    objects: Vec<(u32, u64)>,
+}
+
+impl Prerequisites {
+    /// Forgets them: the change is taken back.
+    pub(super) fn forget(&mut self) {
+        self.objects.clear();
+    }
+}
 
 impl<B: Buffers> Engine<B> {
     /// Moves every region's authority off a leg; whether none is left. What only a removed
@@ -151,7 +166,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn stays(&self, leg: &Leg, except: LegIndex) -> bool {
-        leg.is_in() && leg.index != except && !self.is_going_out(leg.index)
+        leg.is_in() && leg.index != except && !self.changes.is_going_out(leg.index)
     }
 
     /// A leg is gone for good: what no other leg holds in a region, copies included, is lost.
@@ -287,15 +302,15 @@ impl<B: Buffers> Engine<B> {
     /// is, and what is lost.
     pub(super) fn list_what_goes_before(&mut self) {
         let metadata = self.regions.metadata();
-        self.before_change.clear();
+        self.prerequisites.objects.clear();
         for object in (0..metadata.superblock()).chain([metadata.lost_list()]) {
-            self.before_change.push((object, metadata.newest(object)));
+            self.prerequisites.objects.push((object, metadata.newest(object)));
         }
     }
 
     /// Whether all of that is durable on one of the legs that stay. Asks for what is not.
     pub(super) fn what_goes_before_is_durable(&mut self, leaving: LegIndex) -> bool {
-        let mut wanted = core::mem::take(&mut self.before_change);
+        let mut wanted = core::mem::take(&mut self.prerequisites.objects);
         wanted.retain(|&(object, sequence)| {
             let metadata = self.regions.metadata();
             let has_it = |leg: &Leg| metadata.durable(object, leg.index) >= sequence;
@@ -311,7 +326,7 @@ impl<B: Buffers> Engine<B> {
             }
             true
         });
-        self.before_change = wanted;
-        self.before_change.is_empty()
+        self.prerequisites.objects = wanted;
+        self.prerequisites.objects.is_empty()
     }
 }

@@ -127,7 +127,7 @@ impl<B: Buffers> Engine<B> {
     fn exposure_if(&self, bytes: u64) -> u64 {
         let now = self.exposure_among(bytes, None);
         // One that is silent meanwhile holds nobody back: it is taken in later, or not at all.
-        let coming = self.coming_in().filter(|leg| self.legs[leg.index()].answers());
+        let coming = self.changes.coming_in().filter(|leg| self.legs[leg.index()].answers());
         coming.map_or(now, |leg| now.max(self.exposure_among(bytes, Some(leg))))
     }
 
@@ -324,7 +324,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Lets writers go on as exposure allows.
     pub(in crate::engine) fn pump_throttle(&mut self) {
-        if self.is_paused() {
+        if self.detaching.is_paused() {
             return;
         }
         if self.throttle.active && self.throttle.waiting.is_empty() {

@@ -7,7 +7,6 @@
 //! acknowledged, whichever leg answers it, and no two unanswered writes share a sector.
 
 use crate::engine::Engine;
-use crate::engine::change::membership::Phase;
 use crate::engine::state::debt::Source;
 use crate::engine::state::records::{OperationState, RequestState};
 use crate::engine::upkeep::scrub;
@@ -47,7 +46,7 @@ impl<B: Buffers> Engine<B> {
             moves: None,
         };
         let key = self.requests.insert(state).expect("the driver checked has_room");
-        if matches!(self.phase, Phase::Closing(_) | Phase::Closed) {
+        if self.life.is_closing() || self.life.is_closed() {
             self.requests[key.slot].error = Some(RequestError::ShuttingDown);
             self.reply(key.slot);
             return;
@@ -58,8 +57,8 @@ impl<B: Buffers> Engine<B> {
             _ if request.extent.is_empty() => self.reply(key.slot),
             _ => {
                 self.yielding.note_use(self.clock.now());
-                let waits = self.phase == Phase::Opening
-                    || self.is_paused()
+                let waits = self.life.is_opening()
+                    || self.detaching.is_paused()
                     || !self.backlog[self.backlog_of(key.slot)].is_empty();
                 if waits || !self.issue(key.slot) {
                     self.queue(key.slot);
@@ -273,7 +272,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Goes on with requests that found no room, or start over.
     pub(in crate::engine) fn pump_backlog(&mut self) {
-        if self.phase == Phase::Opening || self.is_paused() {
+        if self.life.is_opening() || self.detaching.is_paused() {
             return;
         }
         for backlog in 0..self.backlog.len() {
@@ -357,13 +356,13 @@ impl<B: Buffers> Engine<B> {
 
     /// Nothing is under way and nothing is owed or dirty: no timer is needed.
     pub(in crate::engine) fn is_quiescent(&self) -> bool {
-        self.phase == Phase::Serving
+        self.life.is_serving()
             && self.requests.len() == 0
             && self.ios.len() == 0
             && self.regions.touched_count() == 0
             && self.regions.in_use() == 0
             && !self.scrubbing.is_running()
-            && self.detach.is_none()
+            && !self.detaching.is_under_way()
             && self.changes.is_empty()
             && self.legs.iter().all(|leg| {
                 leg.is_in() && leg.answers() && leg.debts.is_empty()
@@ -375,6 +374,6 @@ impl<B: Buffers> Engine<B> {
                         && self.regions.healing_count(leg.index) == 0
                         && self.regions.metadata().is_current(leg.index)
             })
-            || self.phase == Phase::Closed
+            || self.life.is_closed()
     }
 }

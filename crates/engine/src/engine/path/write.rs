@@ -526,8 +526,20 @@ impl<B: Buffers> Engine<B> {
         self.regions.adjust_lacks(record, leg, pieces);
     }
 
+    /// Looks again at every write that is with the legs.
+    pub(in crate::engine) fn reconsider_operations(&mut self) {
+        for slot in 0..self.operations.capacity() as u32 {
+            if self.operations.is_used(slot)
+                && !self.operations[slot].is_read
+                && self.operations[slot].stage == Stage::Running
+            {
+                self.consider_acknowledgement(slot);
+            }
+        }
+    }
+
     /// Acknowledges an operation if recovery would honour it; else sees to what is missing.
-    pub(in crate::engine) fn consider_acknowledgement(&mut self, operation: u32) {
+    pub(super) fn consider_acknowledgement(&mut self, operation: u32) {
         let state = self.operations[operation];
         let record = self.record_of(operation);
         let authority = self.entry(state.region).authority();

@@ -117,12 +117,12 @@ impl<B: Buffers> Engine<B> {
     fn clean_regions(&mut self) {
         let cap = self.regions.dirty_bound().unwrap_or(self.settings.dirty_regions_max);
         let short = self.regions.records_are_short();
-        let awaited = short || !self.unplaced.is_empty() || self.is_closing();
+        let awaited = short || !self.unplaced.is_empty() || self.life.is_closing();
         let pressed = u64::from(self.regions.touched_count()) * 1000
             > u64::from(cap) * CAP_PERMILLE
             || !self.unplaced.is_empty()
             || short;
-        let closing = self.is_closing();
+        let closing = self.life.is_closing();
         // From where the last tick ended: the oldest may be those that wait for a leg that is out.
         let kept = self.settling.next.filter(|_| !planted::is(Planted::CleansFromOldest));
         let begun = kept.and_then(|key| self.regions.keyed(key));
@@ -251,7 +251,7 @@ impl<B: Buffers> Engine<B> {
         if is_leaving && !self.legs_that_stay(authority).any(has_it) {
             return;
         }
-        let is_armed = if is_leaving || self.is_closing() {
+        let is_armed = if is_leaving || self.life.is_closing() {
             self.regions.clean(region, whole);
             false
         } else {
@@ -292,7 +292,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if no client has written lately, or will: work in the background is in nobody's way.
     fn is_at_rest(&self) -> bool {
         let last_use = self.regions.last_use_of_any().unwrap_or(Instant(0));
-        self.clock.now().since(last_use) >= AT_REST_AFTER || self.is_closing()
+        self.clock.now().since(last_use) >= AT_REST_AFTER || self.life.is_closing()
     }
 
     /// Returns true if a leg does not answer, is out, or leaves.
@@ -393,7 +393,8 @@ impl<B: Buffers> Engine<B> {
             if !state.is_member() || !state.answers() {
                 continue;
             }
-            if !self.is_changing(index) && (at_rest || self.clock.now() >= state.lazy_after) {
+            if !self.changes.is_changing(index) && (at_rest || self.clock.now() >= state.lazy_after)
+            {
                 self.legs[leg].lazy_after = self.clock.now() + LAZY_INTERVAL;
                 current &= self.regions.metadata_mut().request_lazily(index);
             } else {

@@ -375,7 +375,7 @@ impl<B: Buffers> Engine<B> {
     /// that it is out, so nobody may wait for it.
     fn leaves_silently(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
-        !state.answers() && self.is_going_out(state.index)
+        !state.answers() && self.changes.is_going_out(state.index)
     }
 
     /// Returns true if a leg has been given nothing in a region since it had flushed everything but what it

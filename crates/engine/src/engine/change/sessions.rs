@@ -1,0 +1,72 @@
+//! Sessions of legs: what follows when one ends or begins, and how long a leg has been silent.
+
+use crate::engine::Engine;
+use crate::engine::state::failing::Task;
+use crate::engine::state::leg::Health;
+use crate::identifiers::LegIndex;
+use crate::io::{Buffers, LegError};
+use crate::planted::{self, Planted};
+
+impl<B: Buffers> Engine<B> {
+    pub(in crate::engine) fn leg_gone(&mut self, leg: LegIndex, removed: bool) {
+        let state = &mut self.legs[leg.index()];
+        match state.health {
+            Health::Absent => return,
+            Health::Gone { since, .. } => state.health = Health::Gone { since, removed },
+            Health::Frozen { since } => {
+                state.thaw(since, self.clock.now());
+                state.health = Health::Gone { since: self.clock.now(), removed };
+            }
+            Health::Answering => state.health = Health::Gone { since: self.clock.now(), removed },
+        }
+        self.leave_leg(leg.index());
+        self.count_session_without_superblock(leg);
+        self.consider_out();
+    }
+
+    /// A session of a leg has ended. Counts that as a failure if the leg lacks the superblock: its
+    /// sessions may end each time before it is asked to write that again.
+    fn count_session_without_superblock(&mut self, leg: LegIndex) {
+        let metadata = self.regions.metadata();
+        if metadata.lacks(metadata.superblock(), leg) && !planted::is(Planted::UnaskedForgiven) {
+            self.count_failure(leg.index(), Task::Superblock, LegError::Gone);
+        }
+    }
+
+    pub(in crate::engine) fn leg_back(&mut self, leg: LegIndex) {
+        if let Health::Gone { since, .. } = self.legs[leg.index()].health {
+            let state = &mut self.legs[leg.index()];
+            state.thaw(since, self.clock.now());
+            state.flushing = None;
+            state.flush_io = crate::engine::state::slab::NONE;
+            if planted::is(Planted::RewriteWithoutFence) {
+                // Not what is sent meanwhile: ending that, too, can go on for ever.
+                let last = self.legs[leg.index()].newest_io;
+                let mut at = self.legs[leg.index()].oldest_io;
+                while at != crate::engine::state::slab::NONE {
+                    self.io_done(at, Err(LegError::Gone));
+                    let oldest = self.legs[leg.index()].oldest_io;
+                    at = if at == last { crate::engine::state::slab::NONE } else { oldest };
+                }
+            }
+            if !planted::is(Planted::LostCacheFresh) {
+                self.lose_cache(leg.index());
+            }
+            self.after_return();
+        }
+    }
+
+    pub(in crate::engine) fn is_removed(&self, leg: usize) -> bool {
+        matches!(self.legs[leg].health, Health::Absent | Health::Gone { removed: true, .. })
+    }
+
+    /// Returns true if a leg has been silent for as long as one may be before it is marked out.
+    pub(in crate::engine) fn is_long_silent(&self, leg: usize) -> bool {
+        match self.legs[leg].health {
+            Health::Frozen { since } | Health::Gone { since, .. } => {
+                self.clock.now().since(since) >= self.settings.out_after
+            }
+            Health::Answering | Health::Absent => false,
+        }
+    }
+}
