@@ -49,8 +49,9 @@ use state::leg::{Class, Leg};
 use state::lost_list::LostList;
 use state::outbox::Outbox;
 use state::ranges::RangeLocks;
-use state::records::{Io, OperationState, Purpose, RequestState};
+use state::records::{Io, OperationState, Purpose};
 use state::regions::Regions;
+use state::requests::Requests;
 use state::slab::{Key, NONE, Slab};
 use state::volume::VolumeRecord;
 use state::window::Window;
@@ -80,7 +81,7 @@ pub struct Engine<B: Buffers> {
     /// One past the highest slot that holds or held a leg since open.
     slots_used: usize,
     regions: Regions,
-    requests: Slab<RequestState>,
+    requests: Requests,
     operations: Slab<OperationState>,
     ios: Slab<Io>,
     locks: RangeLocks,
@@ -88,10 +89,6 @@ pub struct Engine<B: Buffers> {
     letting_in: bool,
     /// Operations that found no room for their region's record, or for one more dirty region.
     unplaced: VecDeque<u32>,
-    /// Reads with parts still to be split off, and writes: reads pass writes that have no room.
-    backlog: [VecDeque<Key>; 2],
-    /// Reads that no answering leg can serve at present.
-    stalled: VecDeque<Key>,
     flushing: Flushing,
     /// Operations whose acknowledgement waits for a point in time (`Policy::Paper`).
     timed: Vec<Key>,
@@ -171,14 +168,12 @@ impl<B: Buffers> Engine<B> {
             legs,
             slots_used: slots_used.map_or(0, |highest| highest + 1),
             regions,
-            requests: Slab::new(requests_max),
+            requests: Requests::with_capacity(requests_max),
             operations: Slab::new(operations_max),
             ios: Slab::new(ios_max),
             locks: RangeLocks::with_capacity(operations_max as usize),
             letting_in: false,
             unplaced: VecDeque::with_capacity(operations_max as usize),
-            backlog: [0; 2].map(|_| VecDeque::with_capacity(requests_max as usize)),
-            stalled: VecDeque::with_capacity(requests_max as usize),
             flushing: Flushing::with_capacity(requests_max as usize),
             timed: Vec::with_capacity(operations_max as usize),
             outbox: Outbox::with_capacity(4 * requests_max as usize),
@@ -219,7 +214,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Whether [`Engine::submit`] may be called.
     pub fn has_room(&self) -> bool {
-        self.requests.free_slots() > 0
+        self.requests.has_room()
     }
 
     /// Takes a client request. Its reply comes as an action, maybe at once.

@@ -27,10 +27,7 @@ impl<B: Buffers> Engine<B> {
             }),
             "a slot that counts as never used has a leg"
         );
-        assert!(
-            self.requests.len() + self.requests.free_slots() == self.requests.capacity(),
-            "a request slot was lost"
-        );
+        self.requests.check();
     }
 
     /// Everything that can be checked of the state at rest between two inputs. Linear in the
@@ -40,10 +37,7 @@ impl<B: Buffers> Engine<B> {
     /// On a broken invariant, naming it.
     pub fn check_thoroughly(&self) {
         self.check_invariants();
-        for &key in self.stalled.iter().filter(|key| self.requests.is_live(**key)) {
-            let queued = self.requests[key.slot].queued;
-            assert!(!queued, "a read waits for a leg and for room at once");
-        }
+        self.requests.check_thoroughly();
         let mut lacks = alloc::collections::BTreeMap::<(u32, usize), u32>::new();
         for leg in 0..LEGS_MAX {
             let mut at = 0;

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::engine::state::leg::{Class, Health};
-use crate::engine::state::records::RequestState;
+use crate::engine::state::requests::RequestState;
 use crate::engine::state::slab::NONE;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;

@@ -11,6 +11,7 @@ pub(super) mod outbox;
 pub(super) mod ranges;
 pub(super) mod records;
 pub(super) mod regions;
+pub(super) mod requests;
 pub(super) mod slab;
 pub(super) mod sorted;
 pub(super) mod volume;

@@ -232,7 +232,7 @@ impl<B: Buffers> Engine<B> {
         for leg in self.slots() {
             self.legs[leg].debts.begin_round();
         }
-        self.retry_stalled();
+        self.requests.retry_stalled();
         self.retry_all_waiting(None);
         self.consider_flushes();
     }

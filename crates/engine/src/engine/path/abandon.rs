@@ -47,7 +47,7 @@ impl<B: Buffers> Engine<B> {
                 // again and again.
                 let request = self.operations[operation.slot].request;
                 if !planted::is(Planted::LateLegAskedAgain) {
-                    self.requests[request].avoid |= LegIndex(io.leg).bit();
+                    self.requests.avoid(request, LegIndex(io.leg));
                 }
                 // With a hedge out, that one may still answer in time.
                 let state = &mut self.operations[operation.slot];

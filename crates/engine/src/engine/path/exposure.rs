@@ -235,8 +235,7 @@ impl<B: Buffers> Engine<B> {
         if self.throttle.waiting.is_empty() && self.may_pass(slot) {
             return false;
         }
-        self.requests[slot].throttled = true;
-        self.throttle.waiting.push_back(self.requests.key(slot));
+        self.throttle.waiting.push_back(self.requests.hold_back(slot));
         true
     }
 
@@ -344,7 +343,7 @@ impl<B: Buffers> Engine<B> {
             if !self.requests.is_live(key) {
                 continue;
             }
-            self.requests[key.slot].throttled = false;
+            self.requests.let_go_on(key.slot);
             if goes_on {
                 self.start_next(key.slot);
             }

@@ -15,7 +15,7 @@ use crate::engine::state::debt::Source;
 use crate::engine::state::failing::Task;
 use crate::engine::state::records::{Io, Purpose};
 use crate::engine::state::slab::Key;
-use crate::identifiers::LegIndex;
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
@@ -25,10 +25,31 @@ use hemi_units::{Extent, Instant};
 /// Connections told apart for reporting a flush that lost data; ids are taken modulo this.
 const CONNECTIONS: usize = 1024;
 
+/// A request that waits for its flush to be answered.
+#[derive(Clone, Copy)]
+struct Waiting {
+    slot: u32,
+    /// Which stamp each leg must have flushed.
+    targets: [u64; LEGS_MAX],
+    /// Legs still waited for.
+    needed: u8,
+    /// For several copies: what a leg lacks since then or longer, it has to get first.
+    covers_until: Instant,
+    /// For several copies: the lost list without what was rewritten before it.
+    lost_list: u64,
+    /// For several copies: legs seen to have everything from before it.
+    caught_up: u8,
+    /// For several copies: legs seen to have that durable.
+    durable: u8,
+    /// For several copies: the generation of regions unrecorded for a leg that each of these waits for.
+    unrecorded: [u64; LEGS_MAX],
+    /// Moves of authority made before it depended on no leg any more. Later ones are not waited for.
+    moves: Option<u64>,
+}
+
 /// Clients' flushes, and what they have to report.
 pub(in crate::engine) struct Flushing {
-    /// Requests that wait for their flush to be answered.
-    waiting: Vec<u32>,
+    waiting: Vec<Waiting>,
     failures: Failures,
 }
 
@@ -97,23 +118,20 @@ impl<B: Buffers> Engine<B> {
     }
 
     pub(super) fn begin_flush(&mut self, slot: u32) {
-        self.requests[slot].operation = crate::io::Operation::Flush;
-        let buffer = self.requests[slot].buffer.take();
-        if let Some(buffer) = buffer {
+        if let Some(buffer) = self.requests.begin_flush(slot) {
             self.buffers.release(buffer);
         }
         self.regions.note_flush();
-        self.requests[slot].moves = None;
         // A write with FUA ends in one: what was sent of it meanwhile counts as before it.
         let early = planted::is(Planted::FuaCountsFromStart);
         let covers_until = if early { self.requests[slot].started } else { self.clock.now() };
-        self.requests[slot].covers_until = covers_until;
         let metadata = self.regions.metadata();
-        self.requests[slot].lost_list = metadata.newest(metadata.lost_list());
+        let lost_list = metadata.newest(metadata.lost_list());
+        let mut targets = [0; LEGS_MAX];
         let mut needed = 0;
         for leg in self.slots() {
             let state = &mut self.legs[leg];
-            self.requests[slot].targets[leg] = state.done_stamp;
+            targets[leg] = state.done_stamp;
             if !state.is_member() || state.done_stamp <= state.flushed {
                 continue;
             }
@@ -127,8 +145,17 @@ impl<B: Buffers> Engine<B> {
                 needed |= LegIndex(leg as u8).bit();
             }
         }
-        self.requests[slot].needed = needed;
-        self.flushing.waiting.push(slot);
+        self.flushing.waiting.push(Waiting {
+            slot,
+            targets,
+            needed,
+            covers_until,
+            lost_list,
+            caught_up: 0,
+            durable: 0,
+            unrecorded: [0; LEGS_MAX],
+            moves: None,
+        });
         self.consider_flushes();
     }
 
@@ -200,13 +227,13 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn consider_flushes(&mut self) {
         let mut at = 0;
         while at < self.flushing.waiting.len() {
-            let slot = self.flushing.waiting[at];
+            let slot = self.flushing.waiting[at].slot;
             if self.flushing.failures.take(self.requests[slot].connection) {
                 self.marks.add(Mark::LossTold);
-                self.requests[slot].error = Some(RequestError::Io);
+                self.requests.fail(slot, RequestError::Io);
                 self.flushing.waiting.swap_remove(at);
                 self.reply(slot);
-            } else if self.flush_is_satisfied(slot) {
+            } else if self.flush_is_satisfied(at) {
                 self.flushing.waiting.swap_remove(at);
                 self.reply(slot);
             } else {
@@ -221,38 +248,38 @@ impl<B: Buffers> Engine<B> {
         let bit = LegIndex(leg as u8).bit();
         let mut at = 0;
         while at < self.flushing.waiting.len() {
-            let slot = self.flushing.waiting[at];
-            if self.requests[slot].needed & bit == 0 {
+            let Waiting { slot, needed, .. } = self.flushing.waiting[at];
+            if needed & bit == 0 {
                 at += 1;
                 continue;
             }
             self.flushing.waiting.swap_remove(at);
             self.flushing.failures.take(self.requests[slot].connection);
             self.marks.add(Mark::LossTold);
-            self.requests[slot].error = Some(RequestError::Io);
+            self.requests.fail(slot, RequestError::Io);
             self.reply(slot);
         }
     }
 
-    fn flush_is_satisfied(&mut self, slot: u32) -> bool {
+    fn flush_is_satisfied(&mut self, at: usize) -> bool {
         for leg in self.slots() {
             let index = LegIndex(leg as u8);
-            if self.requests[slot].needed & index.bit() == 0 {
+            if self.flushing.waiting[at].needed & index.bit() == 0 {
                 continue;
             }
-            let target = self.requests[slot].targets[leg];
+            let target = self.flushing.waiting[at].targets[leg];
             if self.legs[leg].flushed >= target {
-                self.requests[slot].needed &= !index.bit();
+                self.flushing.waiting[at].needed &= !index.bit();
             } else if self.legs[leg].answers()
                 && !self.legs[leg].flush_failed
                 && !self.flush_is_late(leg)
             {
                 self.want_flush(index, target);
             } else if !self.move_undurable(index) {
-                self.requests[slot].needed &= !index.bit();
+                self.flushing.waiting[at].needed &= !index.bit();
             }
         }
-        if self.requests[slot].needed != 0 {
+        if self.flushing.waiting[at].needed != 0 {
             return false;
         }
         let made = self.regions.moves_made();
@@ -260,24 +287,24 @@ impl<B: Buffers> Engine<B> {
             // The move off it is still to come, and is what makes durable what it may have lost.
             self.marks.add(Mark::FlushWaitedForMove);
             let unawaited = planted::is(Planted::SuspectMovesUnawaited);
-            self.requests[slot].moves = unawaited.then_some(made);
+            self.flushing.waiting[at].moves = unawaited.then_some(made);
             return false;
         }
-        let until = *self.requests[slot].moves.get_or_insert(made);
+        let until = *self.flushing.waiting[at].moves.get_or_insert(made);
         if !self.moves_are_durable(until) && !planted::is(Planted::FlushIgnoresMoves) {
             self.marks.add(Mark::FlushWaitedForMove);
             return false;
         }
-        let answered = !self.flush_is_strict() || self.enough_copies(slot);
+        let answered = !self.flush_is_strict() || self.enough_copies(at);
         self.marks.add_if(answered && made > until, Mark::FlushBeforeLaterMoves);
         answered
     }
 
     /// `flush_copies` above one: enough legs have everything from before the flush, durable, and
     /// say so themselves: each may be the only one that is left.
-    fn enough_copies(&mut self, slot: u32) -> bool {
+    fn enough_copies(&mut self, at: usize) -> bool {
         let wanted = self.flush_legs_wanted();
-        let covers_until = self.requests[slot].covers_until;
+        let covers_until = self.flushing.waiting[at].covers_until;
         let mut have = 0;
         for leg in self.slots() {
             let state = &self.legs[leg];
@@ -294,7 +321,7 @@ impl<B: Buffers> Engine<B> {
             // The goals are fixed when the leg is first seen to have everything from before the
             // flush, and to have it durable, so that later writes do not move them.
             let done = self.legs[leg].done_stamp;
-            let request = &mut self.requests[slot];
+            let request = &mut self.flushing.waiting[at];
             if request.caught_up & index.bit() == 0 {
                 request.caught_up |= index.bit();
                 request.targets[leg] = done;
@@ -338,9 +365,9 @@ impl<B: Buffers> Engine<B> {
     /// before it has that back.
     pub(in crate::engine) fn forget_copies(&mut self, leg: LegIndex) {
         let kept = planted::is(Planted::CopiesRemembered);
-        for &slot in self.flushing.waiting.iter().filter(|_| !kept) {
-            self.requests[slot].caught_up &= !leg.bit();
-            self.requests[slot].durable &= !leg.bit();
+        for waiting in self.flushing.waiting.iter_mut().filter(|_| !kept) {
+            waiting.caught_up &= !leg.bit();
+            waiting.durable &= !leg.bit();
         }
     }
 

@@ -290,7 +290,7 @@ impl<B: Buffers> Engine<B> {
         self.abandon_reads_of(key);
         let request = self.operations[operation].request;
         let fresh = io.buffer().expect("a hedge has a buffer");
-        if let Some(old) = self.requests[request].buffer.replace(fresh.buffer) {
+        if let Some(old) = self.requests.replace_buffer(request, fresh.buffer) {
             self.buffers.release(old);
         }
         self.operations[operation].source = io.source;
@@ -315,8 +315,7 @@ impl<B: Buffers> Engine<B> {
             self.end_operation(operation, Some(RequestError::Io));
         } else {
             if state.given_up {
-                self.requests[state.request].restart = true;
-                self.requests[state.request].stalled |= state.stalled;
+                self.requests.give_up(state.request, state.stalled);
             }
             self.end_operation(operation, None);
         }

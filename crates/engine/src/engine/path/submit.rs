@@ -8,60 +8,35 @@
 
 use crate::engine::Engine;
 use crate::engine::state::debt::Source;
-use crate::engine::state::records::{OperationState, RequestState};
+use crate::engine::state::records::OperationState;
 use crate::engine::upkeep::scrub;
-use crate::identifiers::{BufferAt, LEGS_MAX};
+use crate::identifiers::BufferAt;
 use crate::io::{Buffers, Operation, Reply, Request, RequestError};
 use crate::planted::{self, Planted};
-use hemi_units::{Extent, Instant, SECTOR_BYTES};
+use hemi_units::{Extent, SECTOR_BYTES};
 
 /// Writes leave one in so many operations to reads.
 const READ_SHARE: usize = 8;
 
 impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn accept(&mut self, request: Request) {
-        let state = RequestState {
-            token: request.token,
-            operation: request.operation,
-            extent: request.extent,
-            next: request.extent.start,
-            buffer: request.buffer,
-            fua: request.fua,
-            connection: request.connection,
-            started: self.clock.now(),
-            outstanding: 0,
-            error: None,
-            restart: false,
-            avoid: 0,
-            stalled: false,
-            throttled: false,
-            queued: false,
-            targets: [0; LEGS_MAX],
-            needed: 0,
-            covers_until: Instant(0),
-            lost_list: 0,
-            caught_up: 0,
-            durable: 0,
-            unrecorded: [0; LEGS_MAX],
-            moves: None,
-        };
-        let key = self.requests.insert(state).expect("the driver checked has_room");
+        let slot = self.requests.accept(&request, self.clock.now());
         if self.life.is_closing() || self.life.is_closed() {
-            self.requests[key.slot].error = Some(RequestError::ShuttingDown);
-            self.reply(key.slot);
+            self.requests.fail(slot, RequestError::ShuttingDown);
+            self.reply(slot);
             return;
         }
         match request.operation {
-            Operation::Flush => self.begin_flush(key.slot),
-            Operation::Discard if !self.all_zero_fast() => self.reply(key.slot),
-            _ if request.extent.is_empty() => self.reply(key.slot),
+            Operation::Flush => self.begin_flush(slot),
+            Operation::Discard if !self.all_zero_fast() => self.reply(slot),
+            _ if request.extent.is_empty() => self.reply(slot),
             _ => {
                 self.yielding.note_use(self.clock.now());
                 let waits = self.life.is_opening()
                     || self.detaching.is_paused()
-                    || !self.backlog[self.backlog_of(key.slot)].is_empty();
-                if waits || !self.issue(key.slot) {
-                    self.queue(key.slot);
+                    || self.requests.has_others_before(slot);
+                if waits || !self.issue(slot) {
+                    self.requests.queue(slot);
                 }
             }
         }
@@ -70,25 +45,6 @@ impl<B: Buffers> Engine<B> {
     /// Whether every leg that takes writes zeroes ranges without writing them.
     fn all_zero_fast(&self) -> bool {
         self.legs.iter().all(|leg| !leg.is_member() || !leg.answers() || leg.fast_zeroes)
-    }
-
-    /// Returns the backlog a request goes to: that of reads or that of writes.
-    fn backlog_of(&self, slot: u32) -> usize {
-        let together = planted::is(Planted::ReadsBehindWrites);
-        usize::from(self.requests[slot].operation != Operation::Read || together)
-    }
-
-    /// Queues a request that has to wait for room or for a leg, once: it may find no room for one
-    /// part while another part has it queued already.
-    fn queue(&mut self, slot: u32) {
-        let (backlog, key) = (self.backlog_of(slot), self.requests.key(slot));
-        let request = &mut self.requests[slot];
-        let twice = planted::is(Planted::StalledAndQueued);
-        if core::mem::take(&mut request.stalled) && (!request.queued || twice) {
-            self.stalled.push_back(key);
-        } else if !core::mem::replace(&mut request.queued, true) {
-            self.backlog[backlog].push_back(key);
-        }
     }
 
     /// Splits off operations while there is room. Returns false if room is what it has to wait
@@ -123,7 +79,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if a part of a request may be split off. Writes leave some room to reads,
     /// which can often be answered while writes wait.
     pub(super) fn has_room_for_operation(&self, slot: u32) -> bool {
-        let is_read = self.backlog_of(slot) == 0;
+        let is_read = self.requests.goes_with_reads(slot);
         let reserve = if is_read { 0 } else { self.operations.capacity() / READ_SHARE };
         self.operations.free_slots() > reserve
     }
@@ -170,9 +126,7 @@ impl<B: Buffers> Engine<B> {
         operation.is_read = request.operation == Operation::Read;
         operation.fua = request.fua && !operation.is_read;
         operation.started = request.started;
-        let state = &mut self.requests[slot];
-        state.next = extent.end;
-        state.outstanding += 1;
+        self.requests.split_off(slot, extent.end);
         self.operations.insert(operation).expect("the caller checked for room").slot
     }
 
@@ -211,11 +165,7 @@ impl<B: Buffers> Engine<B> {
         if !state.is_read {
             self.throttle.answered(state.extent.sectors());
         }
-        let request = &mut self.requests[state.request];
-        request.outstanding -= 1;
-        if request.error.is_none() {
-            request.error = error;
-        }
+        self.requests.end_part(state.request, error);
         self.let_in();
         self.advance_request(state.request);
     }
@@ -251,11 +201,11 @@ impl<B: Buffers> Engine<B> {
         let request = self.requests[slot];
         if request.restart {
             if request.outstanding == 0 {
-                self.queue(slot);
+                self.requests.queue(slot);
             }
         } else if request.next < request.extent.end && request.error.is_none() {
             if !self.issue(slot) && request.outstanding == 0 {
-                self.queue(slot);
+                self.requests.queue(slot);
             }
         } else if request.outstanding == 0 {
             if request.fua
@@ -275,42 +225,30 @@ impl<B: Buffers> Engine<B> {
         if self.life.is_opening() || self.detaching.is_paused() {
             return;
         }
-        for backlog in 0..self.backlog.len() {
+        for backlog in 0..self.requests.backlogs().len() {
             self.pump_one_backlog(backlog);
         }
     }
 
     fn pump_one_backlog(&mut self, backlog: usize) {
-        for _ in 0..self.backlog[backlog].len() {
-            let Some(key) = self.backlog[backlog].pop_front() else { return };
+        for _ in 0..self.requests.backlogs()[backlog] {
+            let Some(key) = self.requests.next_in_backlog(backlog) else { return };
             if !self.requests.is_live(key) {
                 // Parts of it that were under way have ended meanwhile, and all of it with them.
                 continue;
             }
-            self.requests[key.slot].queued = false;
             let request = self.requests[key.slot];
             if request.restart && request.outstanding > 0 {
                 // It was queued before it was given up: again once all of it has come back.
                 continue;
             }
             if request.restart && !self.restart_read(key.slot) {
-                self.queue(key.slot);
+                self.requests.queue(key.slot);
                 continue;
             }
             if !self.issue(key.slot) {
-                if !core::mem::replace(&mut self.requests[key.slot].queued, true) {
-                    self.backlog[backlog].push_front(key);
-                }
+                self.requests.put_back(backlog, key);
                 return;
-            }
-        }
-    }
-
-    /// Lets reads start over that no answering leg could serve.
-    pub(in crate::engine) fn retry_stalled(&mut self) {
-        while let Some(key) = self.stalled.pop_front() {
-            if self.requests.is_live(key) || planted::is(Planted::StalledAndQueued) {
-                self.queue(key.slot);
             }
         }
     }
@@ -320,18 +258,14 @@ impl<B: Buffers> Engine<B> {
         let request = self.requests[slot];
         // The old one first: reads that each keep one while they ask for another would wait for
         // each other for ever.
-        if let Some(old) = self.requests[slot].buffer.take() {
+        if let Some(old) = self.requests.take_buffer(slot) {
             self.buffers.release(old);
         }
         let Some(buffer) = self.buffers.allocate(request.extent.sectors() as u32) else {
             self.copies.note_short();
             return false;
         };
-        let state = &mut self.requests[slot];
-        state.buffer = Some(buffer);
-        state.restart = false;
-        state.next = state.extent.start;
-        state.error = None;
+        self.requests.start_over(slot, buffer);
         true
     }
 

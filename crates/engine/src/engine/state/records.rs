@@ -3,54 +3,8 @@
 use crate::engine::state::debt::{Lacked, Since, Source};
 use crate::engine::state::regions::metadata::BlockWrite;
 use crate::engine::state::slab::{Key, NONE};
-use crate::identifiers::{BufferAt, BufferId, LEGS_MAX};
-use crate::io::{Operation, RequestError};
+use crate::identifiers::{BufferAt, LEGS_MAX};
 use hemi_units::{Extent, Instant};
-
-/// A client request from submission to reply.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestState {
-    pub(crate) token: u64,
-    pub(crate) operation: Operation,
-    pub(crate) extent: Extent,
-    /// First sector not yet split off into an operation.
-    pub(crate) next: u64,
-    pub(crate) buffer: Option<BufferId>,
-    pub(crate) fua: bool,
-    pub(crate) connection: u32,
-    pub(crate) started: Instant,
-    /// Operations running.
-    pub(crate) outstanding: u32,
-    pub(crate) error: Option<RequestError>,
-    /// A read whose buffer a frozen leg still holds: start over with another buffer.
-    pub(crate) restart: bool,
-    /// Legs that were late with a part of it: it is read elsewhere where that is possible.
-    pub(crate) avoid: u8,
-    /// Starting over has to wait: no leg that answers has what it reads.
-    pub(crate) stalled: bool,
-    /// A write whose next part the exposure bound holds back.
-    pub(crate) throttled: bool,
-    /// It is in a backlog.
-    pub(crate) queued: bool,
-    /// For a flush: which stamp each leg must have flushed.
-    pub(crate) targets: [u64; LEGS_MAX],
-    /// For a flush: legs still waited for.
-    pub(crate) needed: u8,
-    /// For a flush of several copies: what a leg lacks since then or longer, it has to get first.
-    pub(crate) covers_until: Instant,
-    /// For a flush of several copies: the lost list without what was rewritten before it.
-    pub(crate) lost_list: u64,
-    /// For a flush of several copies: legs seen to have everything from before it.
-    pub(crate) caught_up: u8,
-    /// For a flush of several copies: legs seen to have that durable.
-    pub(crate) durable: u8,
-    /// For a flush of several copies: the generation of regions unrecorded for a leg that each of
-    /// these waits for.
-    pub(crate) unrecorded: [u64; LEGS_MAX],
-    /// For a flush: moves of authority made before it depended on no leg any more. Later ones are
-    /// not waited for.
-    pub(crate) moves: Option<u64>,
-}
 
 /// How far an operation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

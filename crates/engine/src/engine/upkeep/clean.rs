@@ -78,7 +78,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.yield_scrub();
-        self.retry_stalled();
+        self.requests.retry_stalled();
         self.retry_all_waiting(None);
         self.return_authority();
         self.consider_out();

@@ -315,7 +315,7 @@ impl<B: Buffers> Engine<B> {
     /// with FUA is gone only with the leg itself.
     pub(in crate::engine) fn fail_parts_done(&mut self, region: u32, with_leg: bool) {
         let extent = self.regions.extent(region);
-        for slot in 0..self.requests.capacity() as u32 {
+        for slot in self.requests.slots() {
             if !self.requests.is_used(slot) {
                 continue;
             }
@@ -338,7 +338,7 @@ impl<B: Buffers> Engine<B> {
                 .map(|(_, part)| part.extent.sectors())
                 .sum();
             if under_way < here {
-                self.requests[slot].error = Some(RequestError::Io);
+                self.requests.fail(slot, RequestError::Io);
             }
         }
     }
