@@ -17,7 +17,6 @@ mod report;
 mod state;
 mod upkeep;
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::command::Command;
@@ -37,6 +36,7 @@ use change::detach::Detaching;
 use change::leaving::Prerequisites;
 use change::leg_set::Changes;
 use change::life::Life;
+use path::acknowledge::Revisits;
 use path::copies::Copies;
 use path::exposure::Throttle;
 use path::flush::Flushing;
@@ -47,9 +47,10 @@ use state::clock::Clock;
 use state::debt::Source;
 use state::leg::{Class, Leg};
 use state::lost_list::LostList;
+use state::operations::Operations;
 use state::outbox::Outbox;
 use state::ranges::RangeLocks;
-use state::records::{Io, OperationState, Purpose};
+use state::records::{Io, Purpose};
 use state::regions::Regions;
 use state::requests::Requests;
 use state::slab::{Key, NONE, Slab};
@@ -82,16 +83,11 @@ pub struct Engine<B: Buffers> {
     slots_used: usize,
     regions: Regions,
     requests: Requests,
-    operations: Slab<OperationState>,
+    operations: Operations,
     ios: Slab<Io>,
     locks: RangeLocks,
-    /// Operations that waited for a range are being started.
-    letting_in: bool,
-    /// Operations that found no room for their region's record, or for one more dirty region.
-    unplaced: VecDeque<u32>,
     flushing: Flushing,
-    /// Operations whose acknowledgement waits for a point in time (`Policy::Paper`).
-    timed: Vec<Key>,
+    revisits: Revisits,
     throttle: Throttle,
     outbox: Outbox,
     lost: LostList,
@@ -102,8 +98,6 @@ pub struct Engine<B: Buffers> {
     scrubbing: Scrubbing,
     returns: Returns,
     settling: Settling,
-    /// Something other than a completion has made it possible that operations be acknowledged.
-    reconsider: bool,
     hedging: Hedging,
     yielding: Yielding,
     copies: Copies,
@@ -169,13 +163,11 @@ impl<B: Buffers> Engine<B> {
             slots_used: slots_used.map_or(0, |highest| highest + 1),
             regions,
             requests: Requests::with_capacity(requests_max),
-            operations: Slab::new(operations_max),
+            operations: Operations::with_capacity(operations_max),
             ios: Slab::new(ios_max),
             locks: RangeLocks::with_capacity(operations_max as usize),
-            letting_in: false,
-            unplaced: VecDeque::with_capacity(operations_max as usize),
             flushing: Flushing::with_capacity(requests_max as usize),
-            timed: Vec::with_capacity(operations_max as usize),
+            revisits: Revisits::with_capacity(operations_max as usize),
             outbox: Outbox::with_capacity(4 * requests_max as usize),
             lost: LostList::new(opening.lost),
             life: Life::new(),
@@ -185,7 +177,6 @@ impl<B: Buffers> Engine<B> {
             scrubbing: Scrubbing::default(),
             returns: Returns::default(),
             settling: Settling::default(),
-            reconsider: false,
             hedging: Hedging::default(),
             yielding: Yielding::new(now),
             copies: Copies::default(),
@@ -322,7 +313,7 @@ impl<B: Buffers> Engine<B> {
     fn settle(&mut self) {
         self.pump_phase();
         self.retry_moves();
-        if core::mem::take(&mut self.reconsider) {
+        if self.revisits.take_all() {
             // Writes that a new authority has already, and only the old one was to decide; or
             // that were waiting for a leg which now owes all of the region.
             self.reconsider_operations();

@@ -3,6 +3,7 @@
 
 use super::Engine;
 use crate::engine::state::leg::Health;
+use crate::engine::state::operations::OperationState;
 use crate::engine::state::slab::NONE;
 use crate::format::Membership;
 use crate::identifiers::{LEGS_MAX, LegIndex};
@@ -73,7 +74,7 @@ impl<B: Buffers> Engine<B> {
                     if !self.operations.is_live(operation) {
                         count(usize::from(io.leg), since, io);
                     }
-                    let carries = |o: &super::OperationState| o.carries >> io.leg & 1 == 1;
+                    let carries = |o: &OperationState| o.carries >> io.leg & 1 == 1;
                     let waits = self.operations.get(operation).is_some_and(|o| !carries(o));
                     (usize::from(io.leg), waits)
                 }

@@ -7,6 +7,7 @@ pub(super) mod debt;
 pub(super) mod failing;
 pub(super) mod leg;
 pub(super) mod lost_list;
+pub(super) mod operations;
 pub(super) mod outbox;
 pub(super) mod ranges;
 pub(super) mod records;

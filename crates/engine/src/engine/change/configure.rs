@@ -46,7 +46,7 @@ impl<B: Buffers> Engine<B> {
                 state.next_scan = state.next_scan.min(self.clock.now());
             }
         }
-        self.reconsider = true;
+        self.revisits.look_at_all();
         self.consider_flushes();
         self.outbox.command_done(token, Ok(()));
         Ok(())

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use crate::engine::Engine;
 use crate::engine::state::debt::Debt;
 use crate::engine::state::leg::{Health, Leg};
-use crate::engine::state::records::Stage;
 use crate::identifiers::LegIndex;
 use crate::io::Buffers;
 use crate::planted::{self, Planted};
@@ -275,7 +274,7 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn owe_unsent(&mut self, leg: usize, record: u32) {
         let index = LegIndex(leg as u8);
         let region = self.regions.region_of(record);
-        for operation in 0..self.operations.capacity() as u32 {
+        for operation in self.operations.slots() {
             if self.is_unsent(operation, leg, region) && !self.regions.is_stale(index, region) {
                 self.owe(operation, leg);
             }
@@ -284,18 +283,17 @@ impl<B: Buffers> Engine<B> {
 
     /// The writes under way in a region that were not sent to a leg.
     pub(in crate::engine) fn unsent(&self, leg: usize, region: u32) -> impl Iterator<Item = u32> {
-        let operations = 0..self.operations.capacity() as u32;
+        let operations = self.operations.slots();
         operations.filter(move |&operation| self.is_unsent(operation, leg, region))
     }
 
     fn is_unsent(&self, operation: u32, leg: usize, region: u32) -> bool {
-        if !self.operations.is_used(operation) {
+        if !self.operations.is_running_write(operation) {
             return false;
         }
         let state = &self.operations[operation];
-        let writes = !state.is_read && state.stage == Stage::Running;
         let sent = (state.in_flight | state.owed | state.done) >> leg & 1 == 1;
-        writes && state.region == region && !sent
+        state.region == region && !sent
     }
 
     /// Notes what recovery would have to know if the leg were out now: the region table as it

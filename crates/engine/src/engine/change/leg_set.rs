@@ -206,7 +206,7 @@ impl<B: Buffers> Engine<B> {
         self.marks.add(Mark::OutTakenBack);
         self.changes.take_back();
         self.prerequisites.forget();
-        self.reconsider = true;
+        self.revisits.look_at_all();
         self.pump_backlog();
     }
 
@@ -370,20 +370,13 @@ impl<B: Buffers> Engine<B> {
     /// since it went out included, and what it has been sent says nothing of the leg that comes
     /// next.
     pub(super) fn forget_leg(&mut self, leg: usize) {
-        let bit = LegIndex(leg as u8).bit();
         self.forget_copies(LegIndex(leg as u8));
         self.forget_late_reads(leg);
         while let Some((_, debt)) = self.legs[leg].debts.first_after(0) {
             self.owe_region(leg, self.regions.of_sector(debt.extent.start));
         }
-        for slot in 0..self.operations.capacity() as u32 {
-            if self.operations.is_used(slot) {
-                let state = &mut self.operations[slot];
-                state.done &= !bit;
-                state.failed &= !bit;
-                state.unreadable &= !planted::is(Planted::UnreadableForgotten);
-            }
-        }
+        let forgives = planted::is(Planted::UnreadableForgotten);
+        self.operations.forget_leg(LegIndex(leg as u8), forgives);
         self.regions.forget_stamps(leg);
     }
 }

@@ -50,8 +50,9 @@ impl<B: Buffers> Engine<B> {
                     self.requests.avoid(request, LegIndex(io.leg));
                 }
                 // With a hedge out, that one may still answer in time.
-                let state = &mut self.operations[operation.slot];
-                state.given_up |= !state.hedged;
+                if !self.operations[operation.slot].hedged {
+                    self.operations.give_up(operation.slot);
+                }
                 self.abandon_part(slot, operation.slot);
             }
             Purpose::Hedge { operation } if self.operations.is_live(operation) => {
@@ -64,10 +65,9 @@ impl<B: Buffers> Engine<B> {
     /// Waits no more for an I/O of a client's read. If it was the last, the read starts over.
     fn abandon_part(&mut self, slot: u32, operation: u32) {
         self.ios[slot].purpose = Purpose::Abandoned;
-        let state = &mut self.operations[operation];
-        state.parts -= 1;
-        if state.parts == 0 {
-            state.given_up = true;
+        self.operations.end_part(operation);
+        if self.operations[operation].parts == 0 {
+            self.operations.give_up(operation);
             self.finish_read_if_done(operation);
         }
     }
@@ -105,7 +105,7 @@ impl<B: Buffers> Engine<B> {
                 };
                 if owner == key {
                     self.ios[at].purpose = Purpose::Abandoned;
-                    self.operations[key.slot].parts -= 1;
+                    self.operations.end_part(key.slot);
                 }
                 at = next;
             }

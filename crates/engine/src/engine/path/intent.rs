@@ -4,9 +4,8 @@
 
 use crate::engine::Engine;
 use crate::engine::state::leg::{Health, Leg};
-use crate::engine::state::records::Stage;
+use crate::engine::state::operations::Stage;
 use crate::engine::state::regions::{Candidates, FlushWanted, Regions};
-use crate::engine::state::slab::Key;
 use crate::identifiers::LegIndex;
 use crate::io::Buffers;
 use crate::marks::Marks;
@@ -134,7 +133,9 @@ impl<B: Buffers> Engine<B> {
             let late = self.relief_of_late_authority(record);
             let Decision { regions, among, marks } = self.decision();
             let moved = regions.try_move(record, failed, late, &among, marks);
-            self.reconsider |= self.regions.moves_made() != before;
+            if self.regions.moves_made() != before {
+                self.revisits.look_at_all();
+            }
             for (leg, stamp) in moved.flushes.into_iter().flatten() {
                 self.want_flush(leg, stamp);
             }
@@ -237,7 +238,7 @@ impl<B: Buffers> Engine<B> {
         let Decision { regions, among, marks } = self.decision();
         let (returned, flush) = regions.return_region(record, best, &among, marks);
         if returned {
-            self.reconsider = true;
+            self.revisits.look_at_all();
             self.retry_waiting(record);
         }
         flush
@@ -247,9 +248,5 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn want_moves_from(&mut self, leg: LegIndex) {
         let gone = matches!(self.legs[leg.index()].health, Health::Gone { .. });
         self.regions.want_moves_from(leg, gone);
-    }
-
-    pub(in crate::engine) fn operation_key(&self, operation: u32) -> Key {
-        self.operations.key(operation)
     }
 }

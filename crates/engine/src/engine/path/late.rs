@@ -11,7 +11,8 @@
 use crate::engine::Engine;
 use crate::engine::path::read::Place;
 use crate::engine::state::leg::Class;
-use crate::engine::state::records::{Purpose, Stage};
+use crate::engine::state::operations::Stage;
+use crate::engine::state::records::Purpose;
 use crate::engine::state::slab::{Key, NONE};
 use crate::identifiers::LegIndex;
 use crate::io::Buffers;

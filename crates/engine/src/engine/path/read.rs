@@ -8,7 +8,8 @@
 use crate::engine::Engine;
 use crate::engine::state::debt::{Debt, Since, Source};
 use crate::engine::state::leg::Health;
-use crate::engine::state::records::{Io, OperationState, Purpose, Stage};
+use crate::engine::state::operations::OperationState;
+use crate::engine::state::records::{Io, Purpose};
 use crate::engine::state::slab::Key;
 use crate::identifiers::{BufferAt, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation, RequestError};
@@ -56,7 +57,7 @@ impl Hedging {
 
 impl<B: Buffers> Engine<B> {
     pub(super) fn begin_read(&mut self, operation: u32) {
-        self.operations[operation].stage = Stage::Running;
+        self.operations.begin_read(operation);
         let extent = self.operations[operation].extent;
         if self.touches_lost(extent) && !planted::is(Planted::LostServed) {
             self.marks.add(Mark::LostRead);
@@ -71,7 +72,7 @@ impl<B: Buffers> Engine<B> {
     /// Sends `extent` of an operation to whoever can serve it, in pieces if need be.
     fn read_parts(&mut self, operation: u32, extent: Extent) {
         // If there was a hedge, both have failed: from now on every part is needed.
-        self.operations[operation].hedged = false;
+        self.operations.end_hedge(operation);
         let mut at = extent.start;
         while at < extent.end {
             let rest = Extent { start: at, end: extent.end };
@@ -83,9 +84,9 @@ impl<B: Buffers> Engine<B> {
                 Place::Leg(leg, sectors) if self.ios.free_slots() > 0 => {
                     let part = Extent::new(at, sectors);
                     self.marks.add_if(part != rest, Mark::ReadSplit);
-                    self.operations[operation].parts += 1;
+                    self.operations.begin_part(operation);
                     self.buffers.retain(to.buffer);
-                    let key = self.operation_key(operation);
+                    let key = self.operations.key(operation);
                     let purpose = Purpose::Read { operation: key };
                     let io = Io::new(leg as u8, purpose, part, Source::Buffer(to));
                     self.start_io(io, LegOperation::Read);
@@ -103,13 +104,12 @@ impl<B: Buffers> Engine<B> {
                     // Give the whole read up for now; it starts over when a leg comes back
                     // or at the next tick.
                     self.marks.add(Mark::ReadWaited);
-                    self.operations[operation].given_up = true;
-                    self.operations[operation].stalled = true;
+                    self.operations.stall(operation);
                     return;
                 }
                 Place::Nowhere if self.authority_stands(rest) => {}
                 Place::Nowhere => {
-                    self.operations[operation].unreadable = true;
+                    self.operations.note_unreadable(operation);
                     return;
                 }
             }
@@ -247,7 +247,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let operation = key.slot;
-        self.operations[operation].parts -= 1;
+        self.operations.end_part(operation);
         if let Err(error) = result {
             self.note_read_failed(operation, io, error);
             if !self.operations[operation].hedged || self.operations[operation].parts == 0 {
@@ -275,7 +275,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let operation = key.slot;
-        self.operations[operation].parts -= 1;
+        self.operations.end_part(operation);
         if let Err(error) = result {
             io.source.release(&mut self.buffers);
             self.note_read_failed(operation, io, error);
@@ -293,7 +293,7 @@ impl<B: Buffers> Engine<B> {
         if let Some(old) = self.requests.replace_buffer(request, fresh.buffer) {
             self.buffers.release(old);
         }
-        self.operations[operation].source = io.source;
+        self.operations.replace_source(operation, io.source);
         self.repair_after(operation, io);
         self.finish_read_if_done(operation);
     }
@@ -302,7 +302,7 @@ impl<B: Buffers> Engine<B> {
     /// says nothing of what it holds.
     fn note_read_failed(&mut self, operation: u32, io: &Io, error: LegError) {
         if error != LegError::Gone || self.is_removed(usize::from(io.leg)) {
-            self.operations[operation].failed |= LegIndex(io.leg).bit();
+            self.operations.note_read_failed(operation, LegIndex(io.leg));
         }
     }
 
@@ -333,7 +333,7 @@ impl<B: Buffers> Engine<B> {
                 self.owe_for_repair(leg, io.extent);
             }
         }
-        self.operations[operation].failed = 0;
+        self.operations.forget_failed(operation);
     }
 
     /// Owes a leg what its medium could not read, or what scrub found wrong there, to be
@@ -404,8 +404,7 @@ impl<B: Buffers> Engine<B> {
         let Some(buffer) = self.buffers.allocate(extent.sectors() as u32) else { return };
         self.hedging.sent += 1;
         self.marks.add(Mark::HedgeSent);
-        self.operations[key.slot].hedged = true;
-        self.operations[key.slot].parts += 1;
+        self.operations.begin_hedge(key.slot);
         let source = Source::Buffer(BufferAt { buffer, offset: 0 });
         let hedge = Io::new(leg as u8, Purpose::Hedge { operation: key }, extent, source);
         self.start_io(hedge, LegOperation::Read);

@@ -8,7 +8,7 @@
 
 use crate::engine::Engine;
 use crate::engine::state::debt::Source;
-use crate::engine::state::records::OperationState;
+use crate::engine::state::operations::OperationState;
 use crate::engine::upkeep::scrub;
 use crate::identifiers::BufferAt;
 use crate::io::{Buffers, Operation, Reply, Request, RequestError};
@@ -127,7 +127,7 @@ impl<B: Buffers> Engine<B> {
         operation.fua = request.fua && !operation.is_read;
         operation.started = request.started;
         self.requests.split_off(slot, extent.end);
-        self.operations.insert(operation).expect("the caller checked for room").slot
+        self.operations.add(operation)
     }
 
     /// Takes the range lock and starts, or waits for what overlaps.
@@ -137,7 +137,7 @@ impl<B: Buffers> Engine<B> {
             self.throttle.let_in(state.extent.sectors());
         }
         let (place, runs) = self.locks.enter(state.extent, state.is_read, operation);
-        self.operations[operation].lock = place;
+        self.operations.note_place(operation, place);
         if runs {
             self.run_locked(operation);
         } else if self.scrubbing.is_running() {
@@ -176,7 +176,7 @@ impl<B: Buffers> Engine<B> {
             Some(scrub::LOCK_OWNER) => {
                 self.scrubbing.note_place(place);
             }
-            Some(moved) => self.operations[moved].lock = place,
+            Some(moved) => self.operations.note_place(moved, place),
             None => {}
         }
     }
@@ -184,13 +184,13 @@ impl<B: Buffers> Engine<B> {
     /// Starts every operation that waited for a range and waits no more. Starting one can end it
     /// at once and so free others: the outermost call takes those, too.
     pub(in crate::engine) fn let_in(&mut self) {
-        if core::mem::replace(&mut self.letting_in, true) {
+        if !self.locks.begin_letting_in() {
             return;
         }
         while let Some(operation) = self.locks.next_free() {
             self.run_locked(operation);
         }
-        self.letting_in = false;
+        self.locks.end_letting_in();
     }
 
     /// Goes on with a request, or answers it if nothing of it is left.

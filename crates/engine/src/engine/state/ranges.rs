@@ -43,6 +43,8 @@ pub(crate) struct RangeLocks {
     free: VecDeque<u32>,
     /// As `free`, of one that leaves, until they are in order.
     freed: Vec<(u64, u32)>,
+    /// Owners that had to wait are being started.
+    letting_in: bool,
 }
 
 impl RangeLocks {
@@ -52,6 +54,7 @@ impl RangeLocks {
             arrivals: 0,
             free: VecDeque::with_capacity(capacity),
             freed: Vec::with_capacity(capacity),
+            letting_in: false,
         }
     }
 
@@ -93,6 +96,16 @@ impl RangeLocks {
             range.arrival > held.arrival && range.conflicts_with(held.extent, held.is_read)
         };
         self.ranges.iter().any(waits)
+    }
+
+    /// Begins to start those that had to wait. Returns false if that is being done already.
+    pub(crate) fn begin_letting_in(&mut self) -> bool {
+        !core::mem::replace(&mut self.letting_in, true)
+    }
+
+    /// Notes that all of them have been started.
+    pub(crate) fn end_letting_in(&mut self) {
+        self.letting_in = false;
     }
 
     /// Returns the next owner that had to wait and may run now.

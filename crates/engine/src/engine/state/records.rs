@@ -1,104 +1,10 @@
 //! The engine's records: client requests, the operations they split into, leg I/O.
 
-use crate::engine::state::debt::{Lacked, Since, Source};
+use crate::engine::state::debt::{Since, Source};
 use crate::engine::state::regions::metadata::BlockWrite;
 use crate::engine::state::slab::{Key, NONE};
-use crate::identifiers::{BufferAt, LEGS_MAX};
+use crate::identifiers::BufferAt;
 use hemi_units::{Extent, Instant};
-
-/// How far an operation has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Behind an overlapping operation.
-    Locked,
-    /// Waits for its region's intent to be durable, or for a record to hold it.
-    Intent,
-    /// Sent to the legs.
-    Running,
-}
-
-/// One part of a request, within one region.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OperationState {
-    pub(crate) request: u32,
-    pub(crate) extent: Extent,
-    pub(crate) region: u32,
-    pub(crate) source: Source,
-    pub(crate) is_read: bool,
-    pub(crate) fua: bool,
-    pub(crate) stage: Stage,
-    pub(crate) started: Instant,
-    /// When it was sent to the legs.
-    pub(crate) sent: Instant,
-    /// It is looked at again at a point in time.
-    pub(crate) timed: bool,
-    /// Its place among the range locks; [`NONE`] without one.
-    pub(crate) lock: u32,
-    /// Legs that have it.
-    pub(crate) done: u8,
-    /// Legs with it in flight.
-    pub(crate) in_flight: u8,
-    /// Legs that owe it.
-    pub(crate) owed: u8,
-    /// Legs where it took the place of an acknowledged debt: until it is there, and durable
-    /// there, the leg lacks what was acknowledged before.
-    pub(crate) carries: u8,
-    /// Since when the first of these legs has lacked what was acknowledged before.
-    pub(crate) carried_since: Since,
-    /// Sectors of it that each leg lacks for that reason.
-    pub(crate) carried: [Lacked; LEGS_MAX],
-    /// Legs that failed it.
-    pub(crate) failed: u8,
-    /// Some leg failed it for want of space, and none for another reason.
-    pub(crate) no_space: bool,
-    /// When the first leg had it (`Policy::Paper`).
-    pub(crate) first_done: Option<Instant>,
-    /// It rewrites what was lost: the lost list must have forgotten that, durably, before the
-    /// acknowledgement.
-    pub(crate) rewrites_lost: bool,
-    /// Reads: I/O outstanding, and whether any was given up.
-    pub(crate) parts: u32,
-    pub(crate) given_up: bool,
-    /// Reads: given up because no leg that answers has it.
-    pub(crate) stalled: bool,
-    /// Reads: no leg can serve a part of it.
-    pub(crate) unreadable: bool,
-    /// Reads: a second leg has been asked.
-    pub(crate) hedged: bool,
-}
-
-impl OperationState {
-    pub(crate) fn new(request: u32, extent: Extent, region: u32, source: Source) -> Self {
-        OperationState {
-            request,
-            extent,
-            region,
-            source,
-            is_read: false,
-            fua: false,
-            stage: Stage::Locked,
-            started: Instant(0),
-            sent: Instant(0),
-            timed: false,
-            lock: NONE,
-            done: 0,
-            in_flight: 0,
-            owed: 0,
-            carries: 0,
-            carried_since: Since::REBUILD,
-            carried: [Lacked::default(); LEGS_MAX],
-            failed: 0,
-            no_space: false,
-            first_done: None,
-            rewrites_lost: false,
-            parts: 0,
-            given_up: false,
-            stalled: false,
-            unreadable: false,
-            hedged: false,
-        }
-    }
-}
 
 /// What a leg I/O is for.
 #[derive(Clone, Copy, Debug)]

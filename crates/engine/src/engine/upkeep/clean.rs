@@ -117,10 +117,10 @@ impl<B: Buffers> Engine<B> {
     fn clean_regions(&mut self) {
         let cap = self.regions.dirty_bound().unwrap_or(self.settings.dirty_regions_max);
         let short = self.regions.records_are_short();
-        let awaited = short || !self.unplaced.is_empty() || self.life.is_closing();
+        let awaited = short || self.operations.unplaced() > 0 || self.life.is_closing();
         let pressed = u64::from(self.regions.touched_count()) * 1000
             > u64::from(cap) * CAP_PERMILLE
-            || !self.unplaced.is_empty()
+            || self.operations.unplaced() > 0
             || short;
         let closing = self.life.is_closing();
         // From where the last tick ended: the oldest may be those that wait for a leg that is out.

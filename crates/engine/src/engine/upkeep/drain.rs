@@ -349,13 +349,12 @@ impl<B: Buffers> Engine<B> {
             self.legs[leg].drain_cursor = first.extent.end;
             let debt = self.legs[leg].debts.take(slot);
             let key = debt.operation;
-            let bit = LegIndex(leg as u8).bit();
+            let index = LegIndex(leg as u8);
             let fua = self.operations.get(key).is_some_and(|state| state.fua)
                 && !planted::is(Planted::FuaDropped);
             if self.operations.is_live(key) {
-                let state = &mut self.operations[key.slot];
-                state.owed &= !bit;
-                state.in_flight |= bit;
+                self.operations.unowe(key.slot, index);
+                self.operations.send(key.slot, index);
             }
             self.start_write(leg, debt.extent, debt.source, key, fua, debt.since, true, false);
             return true;

@@ -54,13 +54,13 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         self.marks.add(Mark::LostRewritten);
-        self.lost.rewrite(extent, self.operation_key(operation));
+        self.lost.rewrite(extent, self.operations.key(operation));
         self.change_lost_list();
     }
 
     /// Notes that an operation is acknowledged: what it has rewritten is lost no more.
     pub(in crate::engine) fn keep_rewritten(&mut self, operation: u32) {
-        self.lost.keep_off(self.operation_key(operation));
+        self.lost.keep_off(self.operations.key(operation));
     }
 
     /// Notes that an operation may not be where it was any more, or has failed: what it had taken off the

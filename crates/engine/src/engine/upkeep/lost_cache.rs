@@ -15,7 +15,7 @@
 use crate::engine::Engine;
 use crate::engine::state::debt::{Debt, Lacked, Since, Source};
 use crate::engine::state::leg::Health;
-use crate::engine::state::records::{Purpose, Stage};
+use crate::engine::state::records::Purpose;
 use crate::engine::state::slab::{Key, NONE};
 use crate::identifiers::LegIndex;
 use crate::io::{Buffers, Operation, RequestError};
@@ -163,7 +163,7 @@ impl<B: Buffers> Engine<B> {
             return None;
         }
         let alone = self.owe_what_others_have(leg, record);
-        self.reconsider = true;
+        self.revisits.look_at_all();
         (!self.regions.is_stale(index, region)).then_some(alone)
     }
 
@@ -198,7 +198,7 @@ impl<B: Buffers> Engine<B> {
         }
         self.regions.note_cache_lost(record, &self.legs);
         self.regions.want_move(record);
-        self.reconsider = true;
+        self.revisits.look_at_all();
         lost
     }
 
@@ -394,17 +394,15 @@ impl<B: Buffers> Engine<B> {
     fn forget_done(&mut self, leg: usize, record: u32) {
         let index = LegIndex(leg as u8);
         let region = self.regions.region_of(record);
-        for operation in 0..self.operations.capacity() as u32 {
-            if !self.operations.is_used(operation) {
+        for operation in self.operations.slots() {
+            if !self.operations.is_running_write(operation)
+                || self.operations[operation].region != region
+            {
                 continue;
             }
-            let state = self.operations[operation];
-            if state.is_read || state.region != region || state.stage != Stage::Running {
-                continue;
-            }
-            if state.done & index.bit() != 0 {
-                self.operations[operation].done &= !index.bit();
-                self.lose_rewritten(self.operation_key(operation));
+            if self.operations[operation].done & index.bit() != 0 {
+                self.operations.lose(operation, index);
+                self.lose_rewritten(self.operations.key(operation));
                 if !self.regions.is_stale(index, region) {
                     self.owe(operation, leg);
                 }
