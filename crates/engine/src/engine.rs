@@ -17,19 +17,15 @@ mod report;
 mod state;
 mod upkeep;
 
-use alloc::vec::Vec;
-
 use crate::command::Command;
 use crate::format::stamp::Progress;
 use crate::format::{BLOCK_BYTES, Ledger, Membership, RegionEntry};
 use crate::identifiers::{BufferAt, IoId, LEGS_MAX, LegIndex};
-use crate::io::{
-    Action, Buffers, LegError, LegEvent, LegIo, LegOperation, LegTraits, Notice, Request,
-};
+use crate::io::{Action, Buffers, LegError, LegEvent, LegTraits, Request};
 use crate::marks::Marks;
 use crate::recovery::Opening;
 use crate::settings::Settings;
-use hemi_units::{Extent, Instant, MILLISECOND};
+use hemi_units::{Instant, MILLISECOND};
 
 use change::configure::InForce;
 use change::detach::Detaching;
@@ -45,15 +41,16 @@ use path::read::Hedging;
 use report::Counters;
 use state::clock::Clock;
 use state::debt::Source;
-use state::leg::{Class, Leg};
+use state::in_flight::{InFlight, Purpose};
+use state::leg::Leg;
+use state::legs::Legs;
 use state::lost_list::LostList;
 use state::operations::Operations;
 use state::outbox::Outbox;
 use state::ranges::RangeLocks;
-use state::records::{Io, Purpose};
 use state::regions::Regions;
 use state::requests::Requests;
-use state::slab::{Key, NONE, Slab};
+use state::slab::Key;
 use state::volume::VolumeRecord;
 use state::window::Window;
 use upkeep::clean::Settling;
@@ -78,13 +75,11 @@ pub struct Engine<B: Buffers> {
     buffers: B,
     clock: Clock,
     volume: VolumeRecord,
-    legs: Vec<Leg>,
-    /// One past the highest slot that holds or held a leg since open.
-    slots_used: usize,
+    legs: Legs,
     regions: Regions,
     requests: Requests,
     operations: Operations,
-    ios: Slab<Io>,
+    ios: InFlight,
     locks: RangeLocks,
     flushing: Flushing,
     revisits: Revisits,
@@ -159,12 +154,11 @@ impl<B: Buffers> Engine<B> {
             buffers,
             clock: Clock::new(now, TICK),
             volume: VolumeRecord::new(opening.superblock, &traits, entropy),
-            legs,
-            slots_used: slots_used.map_or(0, |highest| highest + 1),
+            legs: Legs::new(legs, slots_used.map_or(0, |highest| highest + 1)),
             regions,
             requests: Requests::with_capacity(requests_max),
             operations: Operations::with_capacity(operations_max),
-            ios: Slab::new(ios_max),
+            ios: InFlight::with_capacity(ios_max),
             locks: RangeLocks::with_capacity(operations_max as usize),
             flushing: Flushing::with_capacity(requests_max as usize),
             revisits: Revisits::with_capacity(operations_max as usize),
@@ -277,8 +271,8 @@ impl<B: Buffers> Engine<B> {
         }
         let mut deadline =
             if self.is_quiescent() { Instant::NEVER } else { self.clock.next_tick() };
-        for leg in &self.legs[self.slots()] {
-            if leg.oldest_io != NONE {
+        for leg in self.legs.in_use() {
+            if self.ios.any_on(leg.index.index()) {
                 deadline = deadline.min(leg.next_scan);
             }
         }
@@ -324,194 +318,11 @@ impl<B: Buffers> Engine<B> {
         self.pump_backlog();
         self.pump_scrub();
         self.redecide_armed();
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             self.pump_leg(leg);
         }
         self.stop_if_halted();
         self.check_invariants();
-    }
-
-    /// Starts what a leg has room for: metadata, then a flush, then drains.
-    fn pump_leg(&mut self, leg: usize) {
-        let state = &self.legs[leg];
-        if !state.answers() {
-            return;
-        }
-        if self.regions.metadata().has_requests(state.index) {
-            self.pump_metadata(leg);
-        }
-        let state = &self.legs[leg];
-        if state.flush_target > state.flushed && state.flushing.is_none() {
-            self.start_flush(leg);
-        }
-        let state = &self.legs[leg];
-        if !state.debts.is_empty() || self.regions.stale_count(state.index) > 0 {
-            self.pump_drain(leg);
-        }
-    }
-
-    fn pump_metadata(&mut self, leg: usize) {
-        let index = LegIndex(leg as u8);
-        while self.ios.free_slots() > 0 {
-            let withheld = (!self.may_be_told(index)).then(|| self.regions.metadata().superblock());
-            let write = self.regions.next_metadata_write(index, withheld, &mut self.marks);
-            let Some(write) = write else { return };
-            self.encode_object(index, &write);
-            self.legs[leg].counters.metadata_writes += 1;
-            let io = Io::new(leg as u8, Purpose::Metadata(write), write.extent, Source::Leg);
-            self.start_io(io, LegOperation::WriteMetadata);
-        }
-    }
-
-    /// Hands an I/O to the driver. The caller has seen to a free slot.
-    fn start_io(&mut self, mut io: Io, operation: LegOperation) -> u32 {
-        io.submitted = self.clock.now();
-        let is_data = !matches!(io.purpose, Purpose::Metadata(_));
-        let leg = usize::from(io.leg);
-        let class = class_of(operation);
-        let key = self.ios.insert(io).expect("the caller checked free_slots");
-        let newest = self.legs[leg].newest_io;
-        self.ios[key.slot].older = newest;
-        if newest == NONE {
-            self.legs[leg].oldest_io = key.slot;
-        } else {
-            self.ios[newest].newer = key.slot;
-        }
-        let wait = self.first_look(leg, class, io.extent.sectors());
-        let state = &mut self.legs[leg];
-        state.newest_io = key.slot;
-        state.next_scan = state.next_scan.min(self.clock.now() + wait);
-        match operation {
-            LegOperation::Read => {
-                state.reads_in_flight += 1;
-                state.counters.read_bytes += io.extent.bytes();
-            }
-            LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => {
-                state.writes_in_flight += 1;
-                state.write_payload += io.payload_sectors();
-                state.counters.written_bytes += io.extent.bytes();
-            }
-            _ => {}
-        }
-        let offset = if is_data {
-            self.regions.metadata().layout().data_offset() / hemi_units::SECTOR_BYTES
-        } else {
-            0
-        };
-        let extent = if operation == LegOperation::Flush {
-            Extent::default()
-        } else {
-            Extent { start: io.extent.start + offset, end: io.extent.end + offset }
-        };
-        self.outbox.start(LegIo {
-            leg: LegIndex(io.leg),
-            id: IoId(key.to_u64()),
-            operation,
-            extent,
-            buffer: io.buffer(),
-        });
-        key.slot
-    }
-
-    /// Takes an ended I/O off its leg and gives it to whoever waits for it.
-    fn io_done(&mut self, slot: u32, result: Result<(), LegError>) {
-        let io = self.ios[slot];
-        let leg = usize::from(io.leg);
-        let class = match io.purpose {
-            Purpose::Read { .. }
-            | Purpose::Hedge { .. }
-            | Purpose::DrainRead { .. }
-            | Purpose::Sieve { .. }
-            | Purpose::Compare { .. }
-            | Purpose::Scrub
-            | Purpose::LateRead { .. }
-            | Purpose::Abandoned => Class::Read,
-            Purpose::Write { .. } => Class::Write,
-            Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
-        };
-        self.unlink_io(slot);
-        let state = &mut self.legs[leg];
-        match class {
-            Class::Read => state.reads_in_flight -= 1,
-            Class::Write => {
-                state.writes_in_flight -= 1;
-                state.write_payload -= io.payload_sectors();
-            }
-            Class::Flush => {}
-        }
-        let latency = self.clock.now().since(io.submitted);
-        let late = latency >= self.hand_over_after(leg, class, io.extent.sectors());
-        let state = &mut self.legs[leg];
-        match result {
-            Ok(()) => {
-                state.note_heard(class, io.submitted, self.clock.now());
-                if late {
-                    state.note_lost_sight(self.clock.now());
-                }
-                state.record(class, io.extent.sectors(), latency, &self.settings);
-            }
-            Err(error) => self.note_leg_error(leg, error, io.extent.start),
-        }
-        match io.purpose {
-            Purpose::Read { operation } => self.read_done(&io, operation, result),
-            Purpose::Hedge { operation } => self.hedge_done(&io, operation, result),
-            Purpose::Write { operation, since, drain, repair, gaps } => {
-                self.legs[leg].unhold(slot);
-                self.legs[leg].sieves -= u32::from(gaps > 0);
-                let paid = drain.then(|| io.extent.sectors() - u64::from(gaps));
-                self.write_done(&io, operation, since, paid, repair, result);
-            }
-            Purpose::DrainRead { .. } => self.drain_read_done(slot, &io, result),
-            Purpose::Sieve { .. } => self.sieve_read_done(slot, &io, result),
-            Purpose::Compare { .. } => self.compare_done(slot, &io, result),
-            Purpose::LateRead { .. } => self.late_read_done(&io, result),
-            Purpose::Abandoned => io.source.release(&mut self.buffers),
-            Purpose::Flush => self.flush_done(slot, &io, result),
-            Purpose::Metadata(write) => {
-                self.regions.complete_metadata(LegIndex(io.leg), &write, result.is_ok());
-                self.metadata_done(leg, &write, result);
-            }
-            Purpose::Scrub => self.scrub_read_done(&io, result),
-        }
-        if self.ios.is_used(slot) {
-            self.ios.remove(slot);
-        }
-        self.consider_thaw(leg);
-    }
-
-    fn unlink_io(&mut self, slot: u32) {
-        let io = self.ios[slot];
-        let leg = &mut self.legs[usize::from(io.leg)];
-        if io.older == NONE {
-            leg.oldest_io = io.newer;
-        }
-        if io.newer == NONE {
-            leg.newest_io = io.older;
-        }
-        if io.older != NONE {
-            self.ios[io.older].newer = io.newer;
-        }
-        if io.newer != NONE {
-            self.ios[io.newer].older = io.older;
-        }
-    }
-
-    fn note_leg_error(&mut self, leg: usize, error: LegError, sector: u64) {
-        let state = &mut self.legs[leg];
-        state.counters.errors += 1;
-        let notice = Notice::LegError { leg: state.index, error, sector };
-        self.outbox.notice(notice);
-    }
-
-    /// The legs that hold a copy, in slot order.
-    fn in_legs(&self) -> impl Iterator<Item = &Leg> {
-        self.legs[self.slots()].iter().filter(|leg| leg.is_in())
-    }
-
-    /// The slots that hold or held a leg since open: the others have nothing, and are not
-    /// looked at on the data path.
-    fn slots(&self) -> core::ops::Range<usize> {
-        0..self.slots_used
     }
 
     fn entry(&self, region: u32) -> RegionEntry {
@@ -526,12 +337,4 @@ impl<B: Buffers> Engine<B> {
 /// Operations that can be under way at once.
 fn operations_max(settings: &Settings) -> u32 {
     settings.requests_max + settings.limits.operations_more
-}
-
-fn class_of(operation: LegOperation) -> Class {
-    match operation {
-        LegOperation::Read => Class::Read,
-        LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => Class::Write,
-        LegOperation::Flush | LegOperation::WriteMetadata => Class::Flush,
-    }
 }

@@ -2,6 +2,8 @@
 //! part in tests and the simulator.
 
 use super::Engine;
+use crate::engine::state::debt::Since;
+use crate::engine::state::in_flight::{Io, Purpose};
 use crate::engine::state::leg::Health;
 use crate::engine::state::operations::OperationState;
 use crate::engine::state::slab::NONE;
@@ -20,10 +22,10 @@ impl<B: Buffers> Engine<B> {
             "every leg has been marked out: no leg may decide anything"
         );
         debug_assert!(
-            self.legs[self.slots_used..].iter().all(|leg| {
+            self.legs.unused().iter().all(|leg| {
                 leg.membership == Membership::Empty
                     && leg.health == Health::Absent
-                    && leg.oldest_io == NONE
+                    && !self.ios.any_on(leg.index.index())
                     && leg.debts.is_empty()
             }),
             "a slot that counts as never used has a leg"
@@ -65,12 +67,12 @@ impl<B: Buffers> Engine<B> {
             }
         }
         let mut in_flight = [[0; 2]; LEGS_MAX];
-        let mut count = |leg: usize, since: crate::engine::state::debt::Since, io: &super::Io| {
+        let mut count = |leg: usize, since: Since, io: &Io| {
             in_flight[leg][usize::from(since.is_rebuild())] += io.extent.sectors();
         };
         for (_, io) in self.ios.iter() {
             let (leg, waits) = match io.purpose {
-                super::Purpose::Write { operation, since, .. } => {
+                Purpose::Write { operation, since, .. } => {
                     if !self.operations.is_live(operation) {
                         count(usize::from(io.leg), since, io);
                     }
@@ -78,11 +80,11 @@ impl<B: Buffers> Engine<B> {
                     let waits = self.operations.get(operation).is_some_and(|o| !carries(o));
                     (usize::from(io.leg), waits)
                 }
-                super::Purpose::DrainRead { target, since, .. } => {
+                Purpose::DrainRead { target, since, .. } => {
                     count(usize::from(target), since, io);
                     (usize::from(target), false)
                 }
-                super::Purpose::Compare { since, .. } => {
+                Purpose::Compare { since, .. } => {
                     count(usize::from(io.leg), since, io);
                     (usize::from(io.leg), false)
                 }
@@ -119,7 +121,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         assert!(lacks.is_empty(), "lacks without a record: {lacks:?}");
-        for leg in &self.legs {
+        for leg in self.legs.iter() {
             let counted = rebuilding[leg.index.index()];
             assert_eq!(leg.rebuilding, counted, "regions being rebuilt for {:?}", leg.index);
             let counted = [leg.acknowledged_in_flight, leg.rebuild_in_flight];
@@ -155,7 +157,7 @@ impl<B: Buffers> Engine<B> {
                     "region {region}: its authority {leg:?} lacks acknowledged data"
                 );
             } else {
-                let whole = self.in_legs().any(|leg| {
+                let whole = self.legs.that_are_in().any(|leg| {
                     entry.is_whole(leg.index) && self.regions.is_complete(leg.index, region)
                 });
                 let lost = self.touches_lost(self.regions.extent(region));

@@ -8,6 +8,7 @@ pub(super) mod failed_write;
 pub(super) mod flush;
 pub(super) mod intent;
 pub(super) mod late;
+pub(super) mod leg_io;
 pub(super) mod owe;
 pub(super) mod read;
 pub(super) mod submit;

@@ -3,7 +3,6 @@
 use super::Engine;
 use crate::engine::state::leg::{Class, Health};
 use crate::engine::state::requests::RequestState;
-use crate::engine::state::slab::NONE;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
 use crate::identifiers::{LEGS_MAX, LegIndex};
@@ -116,7 +115,7 @@ impl<B: Buffers> Engine<B> {
         into.exposure_bytes_bound = self.settings.exposure_bytes;
         into.exposure_age_bound = self.settings.exposure_age;
         into.throttling = self.throttle.is_active();
-        into.degraded = self.in_legs().count() < 2;
+        into.degraded = self.legs.that_are_in().count() < 2;
         into.converged = self.is_converged();
         into.lost_bytes = self.lost.extents().iter().map(|extent| extent.bytes()).sum();
         into.dirty_regions = self.regions.dirty_count();
@@ -151,12 +150,7 @@ impl<B: Buffers> Engine<B> {
             + state.debts.rebuild_bytes()
             + (state.rebuild_in_flight + state.carried.rebuild) * SECTOR_BYTES;
         let exact = self.lacked_bytes(leg);
-        let mut in_flight = 0;
-        let mut at = state.oldest_io;
-        while at != NONE {
-            in_flight += 1;
-            at = self.ios[at].newer;
-        }
+        let in_flight = self.ios.on(leg).count() as u32;
         let (leg_state, out_reason) = match (state.membership, state.health) {
             (Membership::Empty, _) => (LegState::Empty, None),
             (Membership::Out(reason), _) => (LegState::Out, Some(reason)),

@@ -5,12 +5,13 @@
 pub(super) mod clock;
 pub(super) mod debt;
 pub(super) mod failing;
+pub(super) mod in_flight;
 pub(super) mod leg;
+pub(super) mod legs;
 pub(super) mod lost_list;
 pub(super) mod operations;
 pub(super) mod outbox;
 pub(super) mod ranges;
-pub(super) mod records;
 pub(super) mod regions;
 pub(super) mod requests;
 pub(super) mod slab;

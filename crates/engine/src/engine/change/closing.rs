@@ -39,7 +39,7 @@ impl<B: Buffers> Engine<B> {
         let over = self.clock.now() >= closing.drain_until;
         let hopeless = self.clock.now() >= closing.drain_until + CLOSE_METADATA_TIME;
         if !closing.marked {
-            let owes = self.in_legs().any(|leg| {
+            let owes = self.legs.that_are_in().any(|leg| {
                 leg.answers()
                     && (!leg.debts.is_empty()
                         || leg.writes_in_flight > 0
@@ -47,14 +47,16 @@ impl<B: Buffers> Engine<B> {
                         || self.regions.healing_count(leg.index) > 0)
             });
             let cleanable = self
-                .in_legs()
+                .legs
+                .that_are_in()
                 .any(|leg| leg.answers() && self.regions.authority_count(leg.index) > 0);
             if (owes || cleanable) && !over && !hopeless {
                 return;
             }
             self.regions.disarm_all();
             let current = self
-                .in_legs()
+                .legs
+                .that_are_in()
                 .filter(|leg| leg.answers())
                 .all(|leg| self.regions.metadata().is_current(leg.index));
             // A leg that is in by the superblock of one leg alone keeps that from opening.
@@ -73,7 +75,8 @@ impl<B: Buffers> Engine<B> {
         let object = self.regions.metadata().superblock();
         let newest = self.regions.metadata().newest(object);
         let durable = self
-            .in_legs()
+            .legs
+            .that_are_in()
             .filter(|leg| leg.answers())
             .all(|leg| self.regions.metadata().durable(object, leg.index) >= newest);
         if durable || hopeless {

@@ -49,7 +49,7 @@ impl<B: Buffers> Engine<B> {
     ) -> Result<(), CommandError> {
         self.may_change(leg)?;
         let old = &self.legs[leg.index()];
-        let idle = old.oldest_io == crate::engine::state::slab::NONE;
+        let idle = !self.ios.any_on(leg.index());
         if old.is_in() || old.is_member() && old.health != Health::Absent || !idle {
             return Err(CommandError::SlotInUse);
         }
@@ -63,8 +63,7 @@ impl<B: Buffers> Engine<B> {
         fresh.membership = Membership::Out(OutReason::Joining);
         fresh.fast_zeroes = traits.fast_zeroes;
         fresh.thin = traits.thin;
-        self.legs[leg.index()] = fresh;
-        self.slots_used = self.slots_used.max(leg.index() + 1);
+        self.legs.seat(fresh);
         self.regions.add_leg(leg, epoch);
         self.begin_change(leg, ChangeKind::Join, Some(token));
         Ok(())
@@ -79,7 +78,7 @@ impl<B: Buffers> Engine<B> {
         if state.is_in() || state.answers() {
             return Err(CommandError::LegInUse);
         }
-        if state.oldest_io != crate::engine::state::slab::NONE || state.drain_reads > 0 {
+        if self.ios.any_on(leg.index()) || state.drain_reads > 0 {
             // A zombie may still land, and must find the leg it was for; so must what is still
             // being read elsewhere for it.
             return Err(CommandError::IoInFlight);

@@ -9,7 +9,6 @@ use crate::command::CommandError;
 use core::ops::Deref;
 
 use crate::engine::Engine;
-use crate::engine::state::slab::NONE;
 use crate::io::Buffers;
 use crate::settings::Settings;
 
@@ -38,10 +37,10 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn configure(&mut self, token: u64, wanted: &Settings) -> Result<(), CommandError> {
         let settings = self.settings.change(wanted)?;
         self.settings = InForce(settings);
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let state = &mut self.legs[leg];
             state.refresh_limits(&settings);
-            if state.oldest_io != NONE {
+            if self.ios.any_on(leg) {
                 // Its next look was set by the wait limits from before.
                 state.next_scan = state.next_scan.min(self.clock.now());
             }

@@ -97,7 +97,7 @@ impl<B: Buffers> Engine<B> {
         if !self.legs[leg.index()].is_member() {
             return Err(CommandError::NoSuchLeg);
         }
-        let others = self.in_legs().any(|other| {
+        let others = self.legs.that_are_in().any(|other| {
             other.index != leg && other.answers() && self.regions.stale_count(other.index) == 0
         });
         if !others {
@@ -105,7 +105,7 @@ impl<B: Buffers> Engine<B> {
             let drains = |other: &Leg| {
                 other.index != leg && (other.is_in() || other.is_member() && other.answers())
             };
-            let may_follow = self.legs[self.slots()].iter().any(drains);
+            let may_follow = self.legs.in_use().iter().any(drains);
             return Err(match may_follow {
                 true => CommandError::LastCompleteLeg,
                 false => CommandError::OnlyLeg,
@@ -196,7 +196,9 @@ impl<B: Buffers> Engine<B> {
 
     /// Whether every other leg that is in has been silent for longer than a detach waits.
     pub(super) fn others_are_silent(&self, leg: usize) -> bool {
-        self.in_legs().filter(|other| other.index.index() != leg).all(|other| match other.health {
+        self.legs.that_are_in().filter(|other| other.index.index() != leg).all(|other| match other
+            .health
+        {
             Health::Answering => false,
             Health::Absent => true,
             Health::Frozen { since } | Health::Gone { since, .. } => {

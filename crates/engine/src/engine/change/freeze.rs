@@ -7,9 +7,8 @@
 //! called frozen: there is nobody to go on with.
 
 use crate::engine::Engine;
+use crate::engine::state::in_flight::Purpose;
 use crate::engine::state::leg::{Class, Health};
-use crate::engine::state::records::Purpose;
-use crate::engine::state::slab::NONE;
 use crate::identifiers::LegIndex;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
@@ -44,9 +43,9 @@ impl Patience {
 impl<B: Buffers> Engine<B> {
     /// Looks at every leg whose time has come.
     pub(in crate::engine) fn scan_legs(&mut self) {
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let state = &mut self.legs[leg];
-            if state.oldest_io == NONE {
+            if !self.ios.any_on(leg) {
                 state.next_scan = Instant::NEVER;
             } else if self.clock.now() >= state.next_scan {
                 if self.clock.now().since(state.next_scan) > LATE_LOOP && !state.scan_was_late {
@@ -67,14 +66,14 @@ impl<B: Buffers> Engine<B> {
         let mut frozen = None;
         let mut flush_ahead = false;
         let patience = self.patience(leg);
-        let mut at = self.legs[leg].oldest_io;
-        while at != NONE {
+        let mut following = self.ios.oldest(leg);
+        while let Some(at) = following {
             let io = self.ios[at];
             let class = match io.purpose {
                 Purpose::Write { .. } => Class::Write,
                 Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
                 Purpose::Abandoned => {
-                    at = io.newer;
+                    following = self.ios.after(at);
                     continue;
                 }
                 _ => Class::Read,
@@ -101,7 +100,7 @@ impl<B: Buffers> Engine<B> {
             } else {
                 next = next.min(io.submitted + first);
             }
-            at = self.ios[at].newer;
+            following = self.ios.after(at);
         }
         if let (Some((since, limit)), Health::Answering) = (frozen, self.legs[leg].health) {
             next = next.min(self.clock.now() + limit);
@@ -131,7 +130,7 @@ impl<B: Buffers> Engine<B> {
     /// would else be left for each other for ever, and nothing asked of them would ever end. Not
     /// much longer than one of the others takes when it is late: there it would be done by then.
     fn patience(&self, leg: usize) -> Patience {
-        let others = || self.in_legs().filter(|o| o.index.index() != leg && o.answers());
+        let others = || self.legs.that_are_in().filter(|o| o.index.index() != leg && o.answers());
         if others().any(|other| other.is_trusted(self.clock.now())) {
             return Patience { times: 1, longest: 0, review: Instant::NEVER };
         }
@@ -147,7 +146,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Returns true if another leg that is in answers.
     pub(in crate::engine) fn another_answers(&self, leg: usize) -> bool {
-        self.in_legs().any(|other| other.index.index() != leg && other.answers())
+        self.legs.that_are_in().any(|other| other.index.index() != leg && other.answers())
     }
 
     /// Half way to the wait limit: the leg that would take over gets its flush, so that the
@@ -158,7 +157,8 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let next = self
-            .in_legs()
+            .legs
+            .that_are_in()
             .filter(|other| other.index != index && other.is_trusted(self.clock.now()))
             .min_by_key(|other| (other.is_slow(), other.rank()))
             .map(|other| other.index);
@@ -194,21 +194,17 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn mark_zombies(&mut self, leg: usize) {
-        let mut at = self.legs[leg].oldest_io;
-        while at != NONE {
-            if matches!(self.ios[at].purpose, Purpose::Write { drain: true, .. }) {
+        for (_, io) in self.ios.on(leg) {
+            if matches!(io.purpose, Purpose::Write { drain: true, .. }) {
                 self.marks.add(Mark::ZombieOverDrain);
             }
-            at = self.ios[at].newer;
         }
     }
 
     /// After a completion: a frozen leg with nothing overdue left in flight answers again.
     pub(in crate::engine) fn consider_thaw(&mut self, leg: usize) {
         let Health::Frozen { since } = self.legs[leg].health else { return };
-        let mut at = self.legs[leg].oldest_io;
-        while at != NONE {
-            let io = &self.ios[at];
+        for (at, io) in self.ios.on(leg) {
             let class = match io.purpose {
                 Purpose::Write { .. } => Class::Write,
                 Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
@@ -218,7 +214,6 @@ impl<B: Buffers> Engine<B> {
             if self.clock.now().since(io.submitted) >= limit && !self.has_lost_sight_of(at) {
                 return;
             }
-            at = io.newer;
         }
         let duration = self.legs[leg].thaw(since, self.clock.now());
         self.marks.add_if(self.legs[leg].has_relapsed(), Mark::Relapsed);
@@ -229,7 +224,7 @@ impl<B: Buffers> Engine<B> {
 
     /// A leg answers again: whoever waited for any leg at all may go on.
     pub(super) fn after_return(&mut self) {
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             self.legs[leg].debts.begin_round();
         }
         self.requests.retry_stalled();

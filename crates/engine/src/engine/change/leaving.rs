@@ -171,13 +171,13 @@ impl<B: Buffers> Engine<B> {
     /// A leg is gone for good: what no other leg holds in a region, copies included, is lost.
     /// The leg that lacks least becomes complete by not counting it.
     fn lose_what_only(&mut self, leg: usize, region: u32) {
-        let complete = self.in_legs().any(|other| {
+        let complete = self.legs.that_are_in().any(|other| {
             other.index.index() != leg
                 && other.answers()
                 && self.regions.is_complete(other.index, region)
         });
         // One that is silent may have it when it comes back: that is worth waiting for.
-        let hope = self.in_legs().any(|other| {
+        let hope = self.legs.that_are_in().any(|other| {
             other.index.index() != leg
                 && !other.answers()
                 && self.may_still_have(other.index.index(), region)

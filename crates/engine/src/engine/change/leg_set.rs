@@ -340,7 +340,7 @@ impl<B: Buffers> Engine<B> {
 
     /// A leg that is out and has been silent for long gives its copies back.
     pub(in crate::engine) fn fold_debts_of_silent(&mut self) {
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let state = &self.legs[leg];
             let out = state.is_member() && !state.is_in();
             if out && self.is_long_silent(leg) && !planted::is(Planted::OutKeepsCopies) {
@@ -371,7 +371,8 @@ impl<B: Buffers> Engine<B> {
     /// next.
     pub(super) fn forget_leg(&mut self, leg: usize) {
         self.forget_copies(LegIndex(leg as u8));
-        self.forget_late_reads(leg);
+        // They must not pay one of the leg that comes next, whose debts can have the same names.
+        self.ios.forget_late_reads(leg);
         while let Some((_, debt)) = self.legs[leg].debts.first_after(0) {
             self.owe_region(leg, self.regions.of_sector(debt.extent.start));
         }

@@ -41,12 +41,12 @@ impl<B: Buffers> Engine<B> {
             state.flush_io = crate::engine::state::slab::NONE;
             if planted::is(Planted::RewriteWithoutFence) {
                 // Not what is sent meanwhile: ending that, too, can go on for ever.
-                let last = self.legs[leg.index()].newest_io;
-                let mut at = self.legs[leg.index()].oldest_io;
-                while at != crate::engine::state::slab::NONE {
+                let last = self.ios.newest(leg.index());
+                let mut next = self.ios.oldest(leg.index());
+                while let Some(at) = next {
                     self.io_done(at, Err(LegError::Gone));
-                    let oldest = self.legs[leg.index()].oldest_io;
-                    at = if at == last { crate::engine::state::slab::NONE } else { oldest };
+                    let oldest = self.ios.oldest(leg.index());
+                    next = oldest.filter(|_| Some(at) != last);
                 }
             }
             if !planted::is(Planted::LostCacheFresh) {

@@ -161,7 +161,7 @@ impl<B: Buffers> Engine<B> {
             return;
         };
         let object = self.regions.metadata().superblock();
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let index = LegIndex(leg as u8);
             let is_awaited = self.volume.is_in(index)
                 && self.legs[leg].answers()

@@ -10,8 +10,8 @@
 
 use crate::engine::Engine;
 use crate::engine::path::read::Place;
-use crate::engine::state::records::Purpose;
-use crate::engine::state::slab::{Key, NONE};
+use crate::engine::state::in_flight::Purpose;
+use crate::engine::state::slab::Key;
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::Buffers;
 use crate::marks::Mark;
@@ -25,11 +25,10 @@ impl<B: Buffers> Engine<B> {
         if planted::is(Planted::ReadsStuck) {
             return;
         }
-        let mut at = self.legs[leg].oldest_io;
-        while at != NONE {
-            let next = self.ios[at].newer;
+        let mut next = self.ios.oldest(leg);
+        while let Some(at) = next {
+            next = self.ios.after(at);
             self.give_up_read(at);
-            at = next;
         }
     }
 
@@ -64,7 +63,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Waits no more for an I/O of a client's read. If it was the last, the read starts over.
     fn abandon_part(&mut self, slot: u32, operation: u32) {
-        self.ios[slot].purpose = Purpose::Abandoned;
+        self.ios.abandon(slot);
         self.operations.end_part(operation);
         if self.operations[operation].parts == 0 {
             self.operations.give_up(operation);
@@ -95,34 +94,18 @@ impl<B: Buffers> Engine<B> {
         if parts == 0 {
             return;
         }
-        for leg in self.slots() {
-            let mut at = self.legs[leg].oldest_io;
-            while at != NONE {
-                let next = self.ios[at].newer;
+        for leg in self.legs.slots() {
+            let mut next = self.ios.oldest(leg);
+            while let Some(at) = next {
+                next = self.ios.after(at);
                 let owner = match self.ios[at].purpose {
                     Purpose::Read { operation } | Purpose::Hedge { operation } => operation,
                     _ => Key::NONE,
                 };
                 if owner == key {
-                    self.ios[at].purpose = Purpose::Abandoned;
+                    self.ios.abandon(at);
                     self.operations.end_part(key.slot);
                 }
-                at = next;
-            }
-        }
-    }
-
-    /// A leg leaves its slot: reads that were given up and may still pay a debt of it must not pay
-    /// one of the leg that comes next, whose debts can have the same names.
-    pub(in crate::engine) fn forget_late_reads(&mut self, target: usize) {
-        for slot in 0..self.ios.capacity() as u32 {
-            if !self.ios.is_used(slot) {
-                continue;
-            }
-            if let Purpose::LateRead { target: of, .. } = self.ios[slot].purpose
-                && usize::from(of) == target
-            {
-                self.ios[slot].purpose = Purpose::Abandoned;
             }
         }
     }
@@ -131,9 +114,9 @@ impl<B: Buffers> Engine<B> {
     /// leg has stopped answering, or, if `is_void`, what is read may not be the newest data any more.
     pub(in crate::engine) fn give_up_own_reads(&mut self, leg: usize, is_void: bool) {
         for source in 0..LEGS_MAX {
-            let mut at = self.legs[source].oldest_io;
-            while at != NONE {
-                let next = self.ios[at].newer;
+            let mut next = self.ios.oldest(source);
+            while let Some(at) = next {
+                next = self.ios.after(at);
                 match self.ios[at].purpose {
                     Purpose::Sieve { target, .. }
                         if source == leg || usize::from(target) == leg =>
@@ -151,11 +134,10 @@ impl<B: Buffers> Engine<B> {
                         self.give_up_compare(at);
                     }
                     Purpose::LateRead { .. } if source == leg && is_void => {
-                        self.ios[at].purpose = Purpose::Abandoned;
+                        self.ios.abandon(at);
                     }
                     _ => {}
                 }
-                at = next;
             }
         }
     }

@@ -7,8 +7,7 @@ use crate::engine::Engine;
 use crate::engine::state::debt::Since;
 use crate::engine::state::leg::{Class, Health, Leg};
 use crate::engine::state::operations::Stage;
-use crate::engine::state::records::Purpose;
-use crate::engine::state::slab::{Key, NONE};
+use crate::engine::state::slab::Key;
 use crate::identifiers::LegIndex;
 use crate::io::Buffers;
 use crate::marks::Mark;
@@ -113,7 +112,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let sent = state.in_flight | state.owed;
-        let failed = self.in_legs().all(|leg| {
+        let failed = self.legs.that_are_in().all(|leg| {
             let bit = leg.index.bit();
             state.failed & bit != 0 || sent & bit == 0
         });
@@ -168,7 +167,8 @@ impl<B: Buffers> Engine<B> {
         let sent = state.in_flight | state.owed;
         let missing = |engine: &Self, except: Option<usize>| {
             engine
-                .in_legs()
+                .legs
+                .that_are_in()
                 .any(|leg| Some(leg.index.index()) != except && sent & leg.index.bit() != 0)
         };
         match self.settings.policy {
@@ -224,7 +224,8 @@ impl<B: Buffers> Engine<B> {
         let hand_over = self.hand_over_after(leg, Class::Write, sectors);
         let decides = &self.legs[leg];
         let has_it = |leg: &&Leg| state.done & leg.index.bit() != 0;
-        let outpaced = decides.is_slow() && self.in_legs().filter(has_it).any(|leg| !leg.is_slow());
+        let outpaced =
+            decides.is_slow() && self.legs.that_are_in().filter(has_it).any(|leg| !leg.is_slow());
         let wait = match (by_ledger, outpaced) {
             (true, true) => 0,
             (true, false) => decides.late_after(sectors).min(hand_over),
@@ -291,7 +292,7 @@ impl<B: Buffers> Engine<B> {
         let key = self.operations.key(operation);
         let keep_copy = self.keeps_copies();
         self.marks.add_if(state.owed != 0 && !keep_copy, Mark::CopyGivenUp);
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let bit = LegIndex(leg as u8).bit();
             let carries = state.carries & bit != 0;
             let counted = i32::from(carries);
@@ -301,7 +302,7 @@ impl<B: Buffers> Engine<B> {
                 self.legs[leg].acknowledged_in_flight += state.extent.sectors();
                 self.regions.adjust_lacks(record, leg, 1 - counted);
                 if !since.is_rebuild() {
-                    self.date_write_back(leg, key, since);
+                    self.ios.date_back(leg, key, since);
                 }
             } else if state.owed & bit != 0 {
                 let debts = &mut self.legs[leg].debts;
@@ -312,29 +313,13 @@ impl<B: Buffers> Engine<B> {
                 }
             }
         }
-        for leg in self.slots().filter(|leg| state.done >> leg & 1 == 1) {
+        for leg in self.legs.slots().filter(|leg| state.done >> leg & 1 == 1) {
             self.regions.note_acknowledged(record, leg);
         }
         self.keep_rewritten(operation);
         self.leave_region(operation, record);
         self.end_operation(operation, None);
         self.note_exposure();
-    }
-
-    /// The leg that an operation's write is in flight to has lacked an acknowledged write there
-    /// since then.
-    fn date_write_back(&mut self, leg: usize, key: Key, carried_since: Since) {
-        let mut at = self.legs[leg].newest_io;
-        while at != NONE {
-            let io = &mut self.ios[at];
-            if let Purpose::Write { operation, since, .. } = &mut io.purpose
-                && *operation == key
-            {
-                *since = since.beneath(carried_since);
-                return;
-            }
-            at = io.older;
-        }
     }
 
     pub(super) fn leave_region(&mut self, operation: u32, record: u32) {

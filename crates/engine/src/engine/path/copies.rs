@@ -53,7 +53,7 @@ impl<B: Buffers> Engine<B> {
         if !short || planted::is(Planted::CopiesKeptWhenShort) {
             return;
         }
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             // What is written gives its memory back. A leg that answers may have nothing in flight
             // because all that it would be paid next has to be read.
             let frees = self.legs[leg].writes_in_flight > 0;
@@ -73,7 +73,7 @@ impl<B: Buffers> Engine<B> {
                     && self.fresh_prefix(other, debt.extent) == debt.extent.sectors()
             };
             let is_copy = debt.is_acknowledged() && matches!(debt.source, Source::Buffer(_));
-            if is_copy && self.slots().any(has_all) {
+            if is_copy && self.legs.slots().any(has_all) {
                 self.marks.add(Mark::CopyGivenUp);
                 self.legs[leg].debts.give_up_copy(slot, &mut self.buffers);
             }

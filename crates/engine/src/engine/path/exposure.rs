@@ -144,7 +144,7 @@ impl<B: Buffers> Engine<B> {
         let mut least = [u64::MAX; 2];
         let mut count = 0;
         let mut sum = 0;
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             if !self.legs[leg].is_in() && more != Some(LegIndex(leg as u8)) {
                 continue;
             }
@@ -166,7 +166,7 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn exposure_age(&self) -> u64 {
         let mut least = [u64::MAX; 2];
         let mut oldest = 0;
-        for leg in self.slots().filter(|&leg| self.legs[leg].is_in()) {
+        for leg in self.legs.slots().filter(|&leg| self.legs[leg].is_in()) {
             let lack = self.oldest_lack(leg).map_or(0, |since| self.clock.now().since(since));
             oldest = oldest.max(lack);
             let index = LegIndex(leg as u8);
@@ -207,7 +207,7 @@ impl<B: Buffers> Engine<B> {
     /// legs the one that owes most. Zero when that is not known.
     fn pay_rate(&self) -> u64 {
         let mut least = [(u64::MAX, 0); 2];
-        for leg in self.slots().filter(|&leg| self.legs[leg].is_in()) {
+        for leg in self.legs.slots().filter(|&leg| self.legs[leg].is_in()) {
             keep_least(&mut least, (self.lacked_bytes(leg), leg));
         }
         match least[1] {
@@ -250,7 +250,7 @@ impl<B: Buffers> Engine<B> {
         let under_way = self.unacknowledged_bytes();
         if self.exposure_if(under_way + bytes) > self.settings.exposure_bytes {
             self.marks.add(Mark::ExposureBound);
-            let silent = self.in_legs().any(|leg| !leg.answers());
+            let silent = self.legs.that_are_in().any(|leg| !leg.answers());
             self.marks.add_if(silent, Mark::ExposureBoundWhileFrozen);
             return false;
         }

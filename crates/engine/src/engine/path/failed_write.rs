@@ -45,7 +45,7 @@ impl<B: Buffers> Engine<B> {
         let authority = self.entry(state.region).authority();
         self.marks.add(Mark::WriteFailed);
         self.lose_rewritten(self.operations.key(operation));
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             if state.owed & LegIndex(leg as u8).bit() != 0
                 && let Some((slot, _)) = self.legs[leg].debts.overlapping(state.extent)
             {
@@ -54,7 +54,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         let beneath = state.carries;
-        for leg in self.slots().filter(|leg| beneath >> leg & 1 == 1) {
+        for leg in self.legs.slots().filter(|leg| beneath >> leg & 1 == 1) {
             self.uncarry(operation, leg);
             self.regions.adjust_lacks(record, leg, -1);
         }
@@ -73,7 +73,7 @@ impl<B: Buffers> Engine<B> {
             self.report_lost_on(keeper.index(), state.region);
         }
         self.leave_region(operation, record);
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             if self.legs[leg].is_member() && self.regions.slot(state.region) == Some(record) {
                 self.consider_complete(record, leg);
             }
@@ -101,7 +101,7 @@ impl<B: Buffers> Engine<B> {
         self.regions.note_acknowledged(record, keeper.index());
         // Room for debts is made at the cost of others', which may hold this copy.
         source.retain(&mut self.buffers);
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let index = LegIndex(leg as u8);
             let keeper = if planted::is(Planted::FailedWriteDiverges) { index } else { keeper };
             let owes = self.legs[leg].is_member() && index != keeper;

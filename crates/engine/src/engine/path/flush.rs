@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::engine::state::debt::Since;
 use crate::engine::state::debt::Source;
 use crate::engine::state::failing::Task;
-use crate::engine::state::records::{Io, Purpose};
+use crate::engine::state::in_flight::{Io, Purpose};
 use crate::engine::state::slab::Key;
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation, RequestError};
@@ -110,7 +110,7 @@ impl<B: Buffers> Engine<B> {
 
     /// How many legs must have flushed; more than are in means all that are.
     fn flush_legs_wanted(&self) -> usize {
-        let all = self.in_legs().count();
+        let all = self.legs.that_are_in().count();
         match (self.settings.policy, self.settings.flush_copies) {
             (Policy::All | Policy::WriteBehind, _) | (_, FlushCopies::All) => all,
             (_, FlushCopies::Count(count)) => usize::from(count).clamp(1, all.max(1)),
@@ -129,7 +129,7 @@ impl<B: Buffers> Engine<B> {
         let lost_list = metadata.newest(metadata.lost_list());
         let mut targets = [0; LEGS_MAX];
         let mut needed = 0;
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let state = &mut self.legs[leg];
             targets[leg] = state.done_stamp;
             if !state.is_member() || state.done_stamp <= state.flushed {
@@ -164,7 +164,7 @@ impl<B: Buffers> Engine<B> {
         state.flush_target = state.flush_target.max(stamp);
     }
 
-    pub(in crate::engine) fn start_flush(&mut self, leg: usize) {
+    pub(super) fn start_flush(&mut self, leg: usize) {
         if self.ios.free_slots() == 0 {
             return;
         }
@@ -175,12 +175,7 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].flush_io = self.start_io(io, LegOperation::Flush);
     }
 
-    pub(in crate::engine) fn flush_done(
-        &mut self,
-        slot: u32,
-        io: &Io,
-        result: Result<(), LegError>,
-    ) {
+    pub(super) fn flush_done(&mut self, slot: u32, io: &Io, result: Result<(), LegError>) {
         let leg = usize::from(io.leg);
         if let Err(error) = result
             && !planted::is(Planted::FlushErrorsForgiven)
@@ -262,7 +257,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn flush_is_satisfied(&mut self, at: usize) -> bool {
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let index = LegIndex(leg as u8);
             if self.flushing.waiting[at].needed & index.bit() == 0 {
                 continue;
@@ -306,7 +301,7 @@ impl<B: Buffers> Engine<B> {
         let wanted = self.flush_legs_wanted();
         let covers_until = self.flushing.waiting[at].covers_until;
         let mut have = 0;
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let state = &self.legs[leg];
             if !state.is_in() {
                 continue;
@@ -416,9 +411,7 @@ impl<B: Buffers> Engine<B> {
 
     fn oldest_write(&self, leg: usize) -> Option<Since> {
         let mut oldest: Option<Since> = None;
-        let mut at = self.legs[leg].oldest_io;
-        while at != crate::engine::state::slab::NONE {
-            let io = &self.ios[at];
+        for (_, io) in self.ios.on(leg) {
             if let Purpose::Write { since, operation, drain, .. } = io.purpose
                 && (operation == Key::NONE || !self.operations.is_live(operation))
             {
@@ -427,7 +420,6 @@ impl<B: Buffers> Engine<B> {
                     break;
                 }
             }
-            at = io.newer;
         }
         oldest
     }

@@ -47,8 +47,7 @@ impl<B: Buffers> Engine<B> {
 
     /// The active record of a region, made if need be; `None` when all are in use.
     pub(in crate::engine) fn record(&mut self, region: u32) -> Option<u32> {
-        let slots = self.slots();
-        self.regions.activate(region, &self.legs[slots], self.clock.now())
+        self.regions.activate(region, self.legs.in_use(), self.clock.now())
     }
 
     /// Returns true if writes may be sent to `record`'s region; if not, what is needed is under way.
@@ -74,7 +73,7 @@ impl<B: Buffers> Engine<B> {
         if !self.flush_is_strict() {
             return;
         }
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let index = LegIndex(leg as u8);
             if self.legs[leg].answers() && self.regions.is_unrecorded(index, region) {
                 self.regions.request_page_of(region, index);
@@ -200,7 +199,8 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let best = self
-            .in_legs()
+            .legs
+            .that_are_in()
             .filter(|leg| leg.is_trusted(self.clock.now()) && !leg.is_slow() && !leg.lagging)
             .filter(|leg| !self.is_leaving(leg.index))
             .min_by_key(|leg| leg.rank())

@@ -10,10 +10,10 @@
 
 use crate::engine::Engine;
 use crate::engine::path::read::Place;
+use crate::engine::state::in_flight::Purpose;
 use crate::engine::state::leg::Class;
 use crate::engine::state::operations::Stage;
-use crate::engine::state::records::Purpose;
-use crate::engine::state::slab::{Key, NONE};
+use crate::engine::state::slab::Key;
 use crate::identifiers::LegIndex;
 use crate::io::Buffers;
 use crate::marks::Mark;
@@ -39,7 +39,8 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn hand_over_after(&self, leg: usize, class: Class, sectors: u64) -> u64 {
         let own = self.legs[leg].wait_limit(class, sectors);
         let others = self
-            .in_legs()
+            .legs
+            .that_are_in()
             .filter(|other| other.index.index() != leg && other.is_trusted(self.clock.now()))
             .map(|other| other.wait_limit(class, sectors));
         let least = others.fold(own, u64::min);
@@ -54,14 +55,11 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn loses_sight_of_writes(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
         let lost = (LOST_TIMES * state.usual_write()).max(self.settings.wait_floor);
-        let mut at = state.oldest_io;
-        while at != NONE {
-            let io = &self.ios[at];
+        for (_, io) in self.ios.on(leg) {
             if matches!(io.purpose, Purpose::Write { .. }) {
                 return self.clock.now().since(io.submitted) > lost
                     && !planted::is(Planted::LostPace);
             }
-            at = io.newer;
         }
         false
     }
@@ -189,15 +187,12 @@ impl<B: Buffers> Engine<B> {
 
     /// Returns true if a leg has been asked for an operation's read and has not answered.
     fn is_asked(&self, leg: usize, key: Key) -> bool {
-        let mut at = self.legs[leg].oldest_io;
-        while at != NONE {
-            let io = &self.ios[at];
+        for (_, io) in self.ios.on(leg) {
             if let Purpose::Read { operation } | Purpose::Hedge { operation } = io.purpose
                 && operation == key
             {
                 return true;
             }
-            at = io.newer;
         }
         false
     }
@@ -244,7 +239,8 @@ impl<B: Buffers> Engine<B> {
             .map(|w| self.clock.now().since(self.operations[w].started));
         let waited = waited.max().filter(|_| !planted::is(Planted::SlowerRelieves));
         let page = self.regions.page_of(self.regions.region_of(record));
-        let quick = self.in_legs().filter(|leg| waited.is_none_or(|t| leg.usual_write() <= t));
+        let quick =
+            self.legs.that_are_in().filter(|leg| waited.is_none_or(|t| leg.usual_write() <= t));
         let quick = quick.filter(|leg| !self.regions.metadata().is_late(page, leg.index));
         let quick = quick.fold(0, |mask, leg| mask | leg.index.bit());
         let mut waiters = self.regions.waiters(record);
@@ -262,7 +258,7 @@ impl<B: Buffers> Engine<B> {
         // all before it: pages would be handed to and fro, and none be durable in time.
         let again = !self.regions.may_move_again(record, self.clock.now());
         let again = again || planted::is(Planted::LateMoveHeld);
-        let fit = self.in_legs().filter(|leg| !again || leg.is_steady(self.clock.now()));
+        let fit = self.legs.that_are_in().filter(|leg| !again || leg.is_steady(self.clock.now()));
         let fit = fit.fold(0, |mask, leg| mask | leg.index.bit());
         let fit = if flush { fit } else { fit & quick };
         // Not to a leg that what is waited for has still to reach.

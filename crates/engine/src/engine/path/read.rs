@@ -7,9 +7,9 @@
 
 use crate::engine::Engine;
 use crate::engine::state::debt::{Debt, Since, Source};
+use crate::engine::state::in_flight::{Io, Purpose};
 use crate::engine::state::leg::Health;
 use crate::engine::state::operations::OperationState;
-use crate::engine::state::records::{Io, Purpose};
 use crate::engine::state::slab::Key;
 use crate::identifiers::{BufferAt, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation, RequestError};
@@ -150,7 +150,7 @@ impl<B: Buffers> Engine<B> {
         let mut partial: Option<(u64, usize)> = None;
         let mut frozen = None;
         let mut may_come = false;
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let state = &self.legs[leg];
             if !state.is_member() || except & state.index.bit() != 0 {
                 continue;
@@ -208,7 +208,7 @@ impl<B: Buffers> Engine<B> {
 
     /// A debt that keeps the newest data of the beginning of `extent`.
     fn copy_of(&self, extent: Extent) -> Option<(Source, u64)> {
-        for leg in &self.legs[self.slots()] {
+        for leg in self.legs.in_use() {
             let Some((_, debt)) = leg.debts.overlapping(extent) else { continue };
             if debt.extent.start <= extent.start && debt.source != Source::Leg {
                 let sectors = debt.extent.end.min(extent.end) - extent.start;
@@ -241,7 +241,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// A leg's read of (a part of) an operation ended.
-    pub(in crate::engine) fn read_done(&mut self, io: &Io, key: Key, result: Result<(), LegError>) {
+    pub(super) fn read_done(&mut self, io: &Io, key: Key, result: Result<(), LegError>) {
         io.source.release(&mut self.buffers);
         if !self.operations.is_live(key) {
             return;
@@ -264,12 +264,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// A hedge ended: if it is first, its buffer takes the place of the request's.
-    pub(in crate::engine) fn hedge_done(
-        &mut self,
-        io: &Io,
-        key: Key,
-        result: Result<(), LegError>,
-    ) {
+    pub(super) fn hedge_done(&mut self, io: &Io, key: Key, result: Result<(), LegError>) {
         if !self.operations.is_live(key) {
             io.source.release(&mut self.buffers);
             return;
@@ -328,7 +323,7 @@ impl<B: Buffers> Engine<B> {
         if failed == 0 || unreadable {
             return;
         }
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             if failed & LegIndex(leg as u8).bit() != 0 && self.legs[leg].answers() {
                 self.owe_for_repair(leg, io.extent);
             }
@@ -417,7 +412,7 @@ impl<B: Buffers> Engine<B> {
         let within = extent.intersection(self.regions.extent(region));
         let mut mask = 0;
         let mut end = within.end;
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             if !self.legs[leg].is_member() {
                 continue;
             }

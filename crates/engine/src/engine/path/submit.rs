@@ -156,7 +156,7 @@ impl<B: Buffers> Engine<B> {
     /// Ends an operation: gives back its lock, lets others in, answers the request if it
     /// was the last.
     pub(super) fn end_operation(&mut self, operation: u32, error: Option<RequestError>) {
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             self.uncarry(operation, leg);
         }
         let state = self.operations[operation];

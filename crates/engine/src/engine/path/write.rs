@@ -4,7 +4,7 @@
 use crate::engine::Engine;
 use crate::engine::state::debt::{Debt, Since, Source};
 use crate::engine::state::failing::Task;
-use crate::engine::state::records::{Io, Purpose};
+use crate::engine::state::in_flight::{Io, Purpose};
 use crate::engine::state::slab::Key;
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation, Notice};
@@ -77,7 +77,7 @@ impl<B: Buffers> Engine<B> {
         if self.operations[operation].fua {
             self.regions.note_fua(self.record_of(operation));
         }
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             if self.legs[leg].is_member() {
                 self.send(operation, leg);
             }
@@ -182,7 +182,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// A write ended on a leg. `paid`: for a drain, the sectors it was owed.
-    pub(in crate::engine) fn write_done(
+    pub(super) fn write_done(
         &mut self,
         io: &Io,
         key: Key,

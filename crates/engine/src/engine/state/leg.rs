@@ -272,9 +272,6 @@ pub(crate) struct Leg {
     pub(crate) carried: Lacked,
     /// Sectors of rebuilds in flight to it, from the read on.
     pub(crate) rebuild_in_flight: u64,
-    /// I/O in flight by age.
-    pub(crate) oldest_io: u32,
-    pub(crate) newest_io: u32,
     /// When its I/O in flight is to be looked at next.
     pub(crate) next_scan: Instant,
     /// The last scan came late and was put off once.
@@ -441,8 +438,6 @@ impl Leg {
             carrying: 0,
             carried: Lacked::default(),
             rebuild_in_flight: 0,
-            oldest_io: NONE,
-            newest_io: NONE,
             next_scan: Instant::NEVER,
             scan_was_late: false,
             done_stamp: 0,

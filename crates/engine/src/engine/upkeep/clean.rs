@@ -6,8 +6,8 @@
 //! One flush per leg, and at most one page write, cover many regions.
 
 use crate::engine::Engine;
+use crate::engine::state::in_flight::Purpose;
 use crate::engine::state::leg::{Health, Leg};
-use crate::engine::state::records::Purpose;
 use crate::engine::state::slab::Key;
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, Notice};
@@ -44,13 +44,14 @@ impl<B: Buffers> Engine<B> {
     /// Every hundred milliseconds: limits, rates, cleaning, lazy metadata, retries.
     pub(in crate::engine) fn background(&mut self) {
         let fastest = self
-            .in_legs()
+            .legs
+            .that_are_in()
             .filter(|leg| leg.answers())
             .map(|leg| leg.usual_write())
             .filter(|usual| *usual > 0)
             .min()
             .unwrap_or(0);
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let now = self.clock.now();
             let settings = *self.settings;
             let loses_sight = self.loses_sight_of_writes(leg);
@@ -71,7 +72,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.fade_unused_reads();
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             if !self.legs[leg].answers() {
                 // Another leg may have become fresh for them since.
                 self.give_up_reads(leg);
@@ -166,7 +167,7 @@ impl<B: Buffers> Engine<B> {
         if self.regions.is_touched(region) || self.regions.has_operations(record) {
             return;
         }
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             // What is being rebuilt would be begun anew, and never end.
             let rebuilt = self.regions.is_rebuilding(record, leg)
                 && self.legs[leg].answers()
@@ -191,7 +192,7 @@ impl<B: Buffers> Engine<B> {
         let is_leaving = self.is_leaving(authority);
         let mut whole = 0;
         let mut waits = false;
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let index = LegIndex(leg as u8);
             let state = &self.legs[leg];
             if !state.is_member() {
@@ -264,7 +265,7 @@ impl<B: Buffers> Engine<B> {
         self.marks.add_if(pressed, Mark::CleanedUnderPressure);
         let behind = self.legs.iter().any(|leg| leg.is_in() && whole & leg.index.bit() == 0);
         self.marks.add_if(behind, Mark::CleanedWithoutLeg);
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let index = LegIndex(leg as u8);
             if !is_armed && self.legs[leg].is_in() && self.legs[leg].answers() {
                 self.regions.request_page_of(region, index);
@@ -349,7 +350,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Gives legs their bits back for regions they have drained and flushed.
     fn heal_regions(&mut self) {
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let index = LegIndex(leg as u8);
             if self.regions.healing_count(index) == 0 || !self.legs[leg].answers() {
                 continue;
@@ -387,7 +388,7 @@ impl<B: Buffers> Engine<B> {
     fn write_lazily(&mut self) {
         let mut current = true;
         let at_rest = self.is_at_rest() || planted::is(Planted::PagesAside);
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             let state = &self.legs[leg];
             let index = state.index;
             if !state.is_member() || !state.answers() {

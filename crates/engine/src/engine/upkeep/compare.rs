@@ -12,7 +12,7 @@
 
 use crate::engine::Engine;
 use crate::engine::state::debt::{Since, Source};
-use crate::engine::state::records::{Io, Purpose};
+use crate::engine::state::in_flight::{Io, Purpose};
 use crate::identifiers::{BufferAt, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
@@ -132,7 +132,7 @@ impl<B: Buffers> Engine<B> {
         let io = self.ios[slot];
         let Purpose::Compare { reference, since, .. } = io.purpose else { return };
         self.marks.add(Mark::CompareGivenUp);
-        self.ios[slot].purpose = Purpose::Abandoned;
+        self.ios.abandon(slot);
         self.end_compare(slot, &io);
         Self::at(reference).release(&mut self.buffers);
         self.owe_again(usize::from(io.leg), io.extent, since, false);

@@ -10,9 +10,9 @@
 
 use crate::engine::Engine;
 use crate::engine::state::debt::{Debt, Since, Source};
+use crate::engine::state::in_flight::{Io, Purpose};
 use crate::engine::state::leg::Leg;
-use crate::engine::state::records::{Io, Purpose};
-use crate::engine::state::slab::{Key, NONE};
+use crate::engine::state::slab::Key;
 use crate::identifiers::{BufferAt, LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
@@ -218,7 +218,7 @@ impl<B: Buffers> Engine<B> {
         let decides = self.regions.decides(LegIndex(leg as u8), region);
         decides
             || planted::is(Planted::RebuildHeldUp)
-            || self.slots().any(|other| {
+            || self.legs.slots().any(|other| {
                 let state = &self.legs[other];
                 other != leg
                     && state.is_member()
@@ -243,7 +243,7 @@ impl<B: Buffers> Engine<B> {
     /// Gives a region's record back if nothing needs it. A debt of a rebuild may have been
     /// superseded by a client's write: with the last lack gone the rebuild is over, too.
     pub(in crate::engine) fn retire_record(&mut self, record: u32) {
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             if self.regions.lacks(record, leg) == 0 {
                 self.end_rebuilding(leg, record);
             }
@@ -520,15 +520,14 @@ impl<B: Buffers> Engine<B> {
         }
         let share = u64::from(self.settings.leg_window) * self.pressure_permille().min(1000) / 1000;
         let mut left = 1 + share;
-        let mut at = self.legs[from].oldest_io;
-        while at != NONE && left > 0 {
-            let io = &self.ios[at];
-            let purpose = io.purpose;
+        for (_, io) in self.ios.on(from) {
             left -= u64::from(matches!(
-                purpose,
+                io.purpose,
                 Purpose::DrainRead { .. } | Purpose::LateRead { .. } | Purpose::Sieve { .. }
             ));
-            at = io.newer;
+            if left == 0 {
+                break;
+            }
         }
         left == 0
     }
@@ -539,7 +538,8 @@ impl<B: Buffers> Engine<B> {
         leg: usize,
         wanted: Extent,
     ) -> Option<(usize, u64)> {
-        self.slots()
+        self.legs
+            .slots()
             .filter(|&other| other != leg && self.legs[other].is_member())
             .filter(|&other| self.legs[other].answers())
             .map(|other| (other, self.fresh_prefix(other, wanted)))
@@ -595,14 +595,14 @@ impl<B: Buffers> Engine<B> {
         let Purpose::DrainRead { target, since, repair, .. } = io.purpose else { return };
         let leg = usize::from(target);
         self.marks.add(Mark::DrainReadGivenUp);
-        self.ios[slot].purpose = Purpose::Abandoned;
+        self.ios.abandon(slot);
         self.end_drain_read(slot, &io, leg);
         // What is owed there is newer than the read.
         let overtaken = self.legs[leg].debts.overlapping(io.extent).is_some();
         self.owe_again(leg, io.extent, since, repair);
         let debt = self.legs[leg].debts.named(io.extent);
         if let Some(debt) = debt.filter(|_| !is_void && !overtaken) {
-            self.ios[slot].purpose = Purpose::LateRead { target, debt };
+            self.ios.let_pay(slot, target, debt);
         }
     }
 

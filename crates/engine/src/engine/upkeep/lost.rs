@@ -85,7 +85,7 @@ impl<B: Buffers> Engine<B> {
 
     fn change_lost_list(&mut self) {
         self.regions.metadata_mut().change_lost_list();
-        for leg in self.slots() {
+        for leg in self.legs.slots() {
             if self.legs[leg].is_in() {
                 self.request_lost_list(LegIndex(leg as u8));
             }

@@ -14,9 +14,9 @@
 
 use crate::engine::Engine;
 use crate::engine::state::debt::{Debt, Lacked, Since, Source};
+use crate::engine::state::in_flight::Purpose;
 use crate::engine::state::leg::Health;
-use crate::engine::state::records::Purpose;
-use crate::engine::state::slab::{Key, NONE};
+use crate::engine::state::slab::Key;
 use crate::identifiers::LegIndex;
 use crate::io::{Buffers, Operation, RequestError};
 use crate::marks::Mark;
@@ -274,7 +274,7 @@ impl<B: Buffers> Engine<B> {
     /// those whose device was removed, and those that are silent while they are marked out. They may
     /// come back with what the leg has lost.
     fn give_up_uncounted(&mut self, leg: usize, region: u32) {
-        for other in self.slots() {
+        for other in self.legs.slots() {
             let state = &self.legs[other];
             let uncounted = if self.is_removed(other) {
                 !planted::is(Planted::RemovedStillFresh)
@@ -291,7 +291,7 @@ impl<B: Buffers> Engine<B> {
     /// answers or not; `None` if one may have some.
     fn nobody_has(&self, leg: usize, extent: Extent) -> Option<u64> {
         let mut end = extent.end;
-        for other in self.slots().filter(|&o| o != leg && self.legs[o].is_member()) {
+        for other in self.legs.slots().filter(|&o| o != leg && self.legs[o].is_member()) {
             let state = &self.legs[other];
             if self.is_removed(other)
                 || self.regions.is_stale(state.index, self.regions.of_sector(extent.start))
@@ -346,7 +346,7 @@ impl<B: Buffers> Engine<B> {
     /// Whether another leg holds everything acknowledged in a region. One that is silent may
     /// have it when it comes back: it is waited for.
     fn another_has_all(&self, leg: usize, region: u32) -> bool {
-        self.slots().filter(|&other| other != leg && self.legs[other].is_in()).any(|other| {
+        self.legs.slots().filter(|&other| other != leg && self.legs[other].is_in()).any(|other| {
             self.may_still_have(other, region)
                 && self.regions.is_complete(LegIndex(other as u8), region)
         })
@@ -477,7 +477,7 @@ impl<B: Buffers> Engine<B> {
             self.owe_region(leg.index(), region);
             return true;
         }
-        for other in self.slots() {
+        for other in self.legs.slots() {
             if other != leg.index() && self.legs[other].is_member() {
                 self.owe_region(other, region);
             }
@@ -487,7 +487,8 @@ impl<B: Buffers> Engine<B> {
 
     /// Finds the newest data of the beginning of an extent, on any member but those in `except`.
     pub(in crate::engine) fn elsewhere_than(&self, except: u8, extent: Extent) -> Elsewhere {
-        let others = || self.slots().filter(|&o| except >> o & 1 == 0 && self.legs[o].is_member());
+        let others =
+            || self.legs.slots().filter(|&o| except >> o & 1 == 0 && self.legs[o].is_member());
         let fresh = others()
             .filter(|&other| self.may_still_have(other, self.regions.of_sector(extent.start)))
             .map(|other| (self.fresh_prefix(other, extent), other))
@@ -542,9 +543,7 @@ impl<B: Buffers> Engine<B> {
         if extent.is_empty() {
             return None;
         }
-        let mut at = self.legs[leg].oldest_io;
-        while at != NONE {
-            let io = &self.ios[at];
+        for (_, io) in self.ios.on(leg) {
             if let Purpose::Write { operation, .. } = io.purpose
                 && !self.operations.is_live(operation)
                 && io.extent.start <= extent.start
@@ -553,7 +552,6 @@ impl<B: Buffers> Engine<B> {
                 let sectors = io.extent.end.min(extent.end) - extent.start;
                 return Some((io.source.skip(extent.start - io.extent.start), sectors));
             }
-            at = io.newer;
         }
         None
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::command::CommandError;
 use crate::engine::Engine;
 use crate::engine::state::debt::Source;
-use crate::engine::state::records::{Io, Purpose};
+use crate::engine::state::in_flight::{Io, Purpose};
 use crate::engine::state::slab::NONE;
 use crate::identifiers::{BufferAt, BufferId, LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation, Notice};
@@ -215,12 +215,12 @@ impl<B: Buffers> Engine<B> {
         }
         let place = core::mem::replace(&mut scrub.place, NONE);
         for leg in 0..LEGS_MAX {
-            let mut at = self.legs[leg].oldest_io;
-            while at != NONE {
+            let mut next = self.ios.oldest(leg);
+            while let Some(at) = next {
+                next = self.ios.after(at);
                 if matches!(self.ios[at].purpose, Purpose::Scrub) {
-                    self.ios[at].purpose = Purpose::Abandoned;
+                    self.ios.abandon(at);
                 }
-                at = self.ios[at].newer;
             }
         }
         self.unlock(place);

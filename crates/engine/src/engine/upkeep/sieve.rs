@@ -15,7 +15,7 @@
 
 use crate::engine::Engine;
 use crate::engine::state::debt::{Debt, Since, Source};
-use crate::engine::state::records::{Io, Purpose};
+use crate::engine::state::in_flight::{Io, Purpose};
 use crate::engine::state::slab::Key;
 use crate::identifiers::{BufferAt, LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation};
@@ -195,7 +195,7 @@ impl<B: Buffers> Engine<B> {
     /// well, so there is a pause.
     pub(in crate::engine) fn give_up_sieve(&mut self, slot: u32, leg: usize) {
         self.end_sieve(slot, leg);
-        self.ios[slot].purpose = Purpose::Abandoned;
+        self.ios.abandon(slot);
         if !planted::is(Planted::SieveBegunAnew) {
             let io = self.ios[slot];
             self.pause_sieves(leg, &io);
@@ -257,9 +257,7 @@ impl<B: Buffers> Engine<B> {
         let source = io.source.skip(lot.extent.start - io.extent.start);
         let (key, extent) = (Key::NONE, lot.extent);
         let slot = self.start_write(leg, extent, source, key, false, lot.since, true, false);
-        if let Purpose::Write { gaps, .. } = &mut self.ios[slot].purpose {
-            *gaps = lot.gaps() as u32;
-        }
+        self.ios.note_gaps(slot, lot.gaps() as u32);
         self.legs[leg].sieves += u32::from(lot.gaps() > 0);
         true
     }
