@@ -4,14 +4,14 @@
 #   fuzz/run.sh                      all targets, ten minutes each
 #   FUZZ_SECONDS=60 fuzz/run.sh page lost
 #   fuzz/run.sh page -- -runs=1 fuzz/found/artifacts/crash-…    libFuzzer's own options
-#   fuzz/run.sh --merge              adds what was found to the corpus in the tree
+#   fuzz/run.sh --merge              adds the inputs found to the corpus in the tree
 #
 # Inputs that reach new code are kept in fuzz/found/, crashes in fuzz/found/artifacts/.
 # `cargo fuzz run TARGET` does the same with a nightly toolchain, and adds the sanitizers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${FUZZ_SECONDS:-600}
-# A Rust program ignores it, and so has its writes fail; libFuzzer's main does not.
+# A Rust program ignores it, so its writes fail. libFuzzer's main does not.
 trap '' PIPE
 
 targets=() options=() merge=0
@@ -31,7 +31,7 @@ for target in "${targets[@]}"; do
   [ -f "fuzz/fuzz_targets/$target.rs" ] || { echo "fuzz: no target $target; there are: ${all[*]}" >&2; exit 2; }
 done
 
-# What `cargo fuzz` sets, less the sanitizers, which need a nightly compiler.
+# The options of `cargo fuzz`, without the sanitizers, which need a nightly compiler.
 host=$(rustc --print host-tuple)
 build=${CARGO_TARGET_DIR:-$PWD/fuzz/target}
 RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module \
@@ -46,7 +46,7 @@ for target in "${targets[@]}"; do
   binary=$build/$host/release/$target found=fuzz/found/$target corpus=fuzz/corpus/$target
   mkdir -p "$found" "$corpus"
   if [ "$merge" = 1 ]; then
-    # Only what reaches code the corpus does not, and only small inputs: it is in the tree.
+    # Only small inputs that reach code the corpus does not, because the corpus is in the tree.
     "$binary" -merge=1 -use_counters=0 -use_cmp=0 -max_len=4096 "$corpus" "$found"
   elif [ "${#options[@]}" -gt 0 ]; then
     "$binary" -artifact_prefix=fuzz/found/artifacts/ "${options[@]}"

@@ -92,7 +92,7 @@ pub enum TargetError {
     NotStorage {
         /// The name of the target.
         name: String,
-        /// A description of what it is.
+        /// The kind of thing it is.
         found: &'static str,
     },
     /// It has no bytes.

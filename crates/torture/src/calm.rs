@@ -49,7 +49,7 @@ impl World {
         let (pace, state) = (self.shape.paces[leg], &mut self.legs[leg]);
         (state.latency, state.jitter, state.serial) = (pace.latency, pace.jitter, pace.serial);
         if was_late || state.read_errors > 0 || self.disks[leg].has_unreadable() {
-            // It still owes what it was too slow for, and what could not be read.
+            // It still owes data that it was too slow for, or that could not be read.
             state.disturbed = state.disturbed.max(self.now);
         }
         (state.read_errors, state.write_errors, state.flush_errors) = (0, 0, 0);

@@ -277,9 +277,9 @@ impl World {
     }
 
     /// Notes the sectors whose newest data is only on this leg and on those whose sessions have
-    /// dropped. Lost caches do not take what another leg is fresh for. (The volume's own account is
-    /// good enough here: it must keep what it claims to have.) Where flushes fail, the other may
-    /// have lost its cache as well before this one is back.
+    /// dropped. Data that another leg is fresh for survives lost caches. (The volume's own account
+    /// is good enough here: it must keep the data it claims to have.) Where flushes fail, the other
+    /// may have lost its cache as well before this one is back.
     fn note_risks(&mut self, leg: u8) {
         if !self.unsure {
             self.at_risk.clear();
@@ -294,9 +294,9 @@ impl World {
         self.at_risk = at_risk;
     }
 
-    /// Handles the return of a leg that lost its cache. It gets what it lost from others, but not
-    /// from one that is silent and being marked out: a superblock may already record that one as
-    /// out, so nobody may wait for it.
+    /// Handles the return of a leg that lost its cache. Others give it the data it lost, except a
+    /// leg that is silent and being marked out: a superblock may already record that one as out, so
+    /// nobody may wait for it.
     fn note_silent_that_leave(&mut self, leg: u8) {
         if self.cache_lost.is_none_or(|lost| lost.legs >> leg & 1 == 0) {
             return;

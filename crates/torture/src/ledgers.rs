@@ -29,7 +29,7 @@ enum Fate {
     Flipped,
 }
 
-/// The ledger, and what is planned for it.
+/// The ledger and its planned fate.
 pub(crate) struct Kept {
     /// The volume is served with a ledger.
     is_on: bool,
@@ -160,7 +160,7 @@ impl Kept {
     }
 }
 
-/// A ledger that is not what it was.
+/// A ledger that is missing or not the right one.
 pub(crate) struct LedgerLoss {
     fate: Fate,
     /// The right one is not found again.

@@ -4,11 +4,11 @@
 //! A **seed** names a run. [`plan`] draws all of its input in advance: the volume, every request,
 //! every fault. [`run`] plays the plan in a [`world`] whose only clock is an agenda of [`events`]
 //! and whose only randomness is [`hemi_random`]. The same seed and the same code therefore give the
-//! same run to the byte, and [`trace`] keeps its hash. [`disk`] defines what disks may do,
-//! [`faults`], [`operators`] and [`starts`] what goes wrong and who reacts to it, and [`checker`]
-//! what must hold throughout. [`shrink`] reduces a failing run. [`torture`] runs many seeds,
-//! [`guided`] mutates plans that took new paths, and [`exhaustive`] plays a small scenario in every
-//! order. `docs/torture.md` explains how to use it and how to read a failure.
+//! same run to the byte, and [`trace`] keeps its hash. [`disk`] is the fault model of disks.
+//! [`faults`], [`operators`] and [`starts`] carry out the faults and the operators' reactions, and
+//! [`checker`] checks every promise throughout. [`shrink`] reduces a failing run. [`torture`] runs
+//! many seeds, [`guided`] mutates plans that took new paths, and [`exhaustive`] plays a small
+//! scenario in every order. `docs/torture.md` explains how to use it and how to read a failure.
 #![forbid(unsafe_code)]
 
 pub mod buffers;

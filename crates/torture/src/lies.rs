@@ -1,17 +1,18 @@
-//! Metadata writes that report success but are not where they should be, and how a start handles
-//! them. The disk keeps what it should hold, and a start is judged against one from that:
+//! Metadata writes that report success but are not where they should be, and the starts that
+//! follow. The disk also keeps the metadata as it should be. A start is judged by comparing it with
+//! a start from that:
 //!
-//! - it **survives** if it finds what was recorded: another leg that is in has it, or the damage is
-//!   known to be older than what decides;
+//! - it **survives** if both find the same: another leg that is in has the record, or the damaged
+//!   record is known to be older than the one that decides;
 //! - it may be **refused** if it names damage on a leg that has some;
 //! - it cannot **notice** the loss of a record that no leg that is in was left with: the format
 //!   keeps a block's sequence nowhere else.
 //!
-//! Everything else is a broken promise (P7).
+//! Any other outcome is a broken promise (P7).
 //!
-//! After the last two the operator finds what should be there in a copy. After the first hemi goes
-//! on from what is there, and what should have been there counts no more: a record of the same
-//! sequence may be written again with other contents.
+//! After the last two outcomes the operator restores the right metadata from a copy. After the
+//! first, hemi goes on from the metadata as found, and the lost record counts no more: a record of
+//! the same sequence may be written again with other contents.
 
 use hemi_engine::format::ledger::LedgerError;
 use hemi_engine::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, lost, page};
@@ -44,7 +45,7 @@ pub(crate) fn another(disk: &Disk, address: u64, random: &mut Rng) -> u64 {
 }
 
 /// Returns the highest sequence of each object in the images: pages, the superblock, the lost list.
-/// It is read from the bytes, not by recovery, which is what is judged.
+/// It is read from the bytes, because recovery itself is under test.
 fn sequences(images: &[&[u8]], superblock: &Superblock) -> Vec<u64> {
     let (layout, volume) = (superblock.layout, superblock.volume_id);
     let newest = |read: &dyn Fn(&[u8], u8) -> Option<u64>| {
@@ -78,7 +79,7 @@ fn sequences(images: &[&[u8]], superblock: &Superblock) -> Vec<u64> {
 }
 
 impl World {
-    /// Judges, before a start, what it would make of lost and misdirected metadata writes.
+    /// Judges the next start if metadata writes were lost or misdirected.
     pub(crate) fn judge_lies(&mut self) {
         if self.violation.is_some() || self.disks.iter().all(|disk| disk.meant().is_none()) {
             return;
@@ -147,8 +148,8 @@ impl World {
     }
 }
 
-/// Returns true if a start finds what another does. It may know less of who is whole: a leg that
-/// lacks the record of a clean close is doubted, and begins a new epoch.
+/// Returns true if a start has the same result as another. It may know fewer legs as whole: a leg
+/// that lacks the record of a clean close is doubted, and begins a new epoch.
 fn is_same(one: &Opening, other: &Opening) -> bool {
     let agrees = |(one, other): (&RegionEntry, &RegionEntry)| {
         let fewer = one.whole() != 0 && one.whole() & !other.whole() == 0;

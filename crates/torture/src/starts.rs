@@ -465,7 +465,7 @@ impl World {
             .filter(|&other| {
                 let (Some(own), Some(other)) = (&own, superblock(other)) else { return false };
                 if own.generation == other.generation {
-                    // The same generation, but this leg has been left out of what came then.
+                    // The same generation, but this leg was left out of its later part.
                     let is_out = other.legs[usize::from(leg)].state != Membership::In;
                     return is_out && other.sequence > own.sequence;
                 }
@@ -538,8 +538,8 @@ impl World {
         }
     }
 
-    /// Lets a sector of a leg's metadata rot and starts. Either what is left decides, or the start
-    /// is refused and the damage named. The operator then finds the sector in a copy.
+    /// Lets a sector of a leg's metadata rot and starts. Either the remaining metadata decides, or
+    /// the start is refused and the damage named. The operator then finds the sector in a copy.
     fn start_with_rot(&mut self, leg: u8) {
         let index = usize::from(leg);
         let blocks = self.disks[index].metadata_blocks();

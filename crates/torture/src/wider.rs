@@ -32,7 +32,7 @@ const FAR: u64 = 4 * MILLISECOND;
 /// The number of judges of copies in a seed.
 const JUDGES: u64 = 12;
 
-/// Adds to a plan what its seed has beyond the lower ones.
+/// Adds the features of wider seeds to a plan.
 pub(crate) fn widen(plan: &mut Plan) {
     let random = &mut Rng::new(plan.seed, 5);
     let is_ordinary = !plan.is_of_scenes() && !plan.weather.lies;

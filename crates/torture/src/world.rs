@@ -589,8 +589,8 @@ impl World {
         true
     }
 
-    /// Checks what holds after every step, unless hemi has been killed in the middle of it: nobody
-    /// sees the state of an engine that is gone.
+    /// Checks the invariants that hold after every step, unless hemi has been killed in the middle
+    /// of it: nobody sees the state of an engine that is gone.
     fn check_step(&mut self) {
         if self.kept.is_killed() {
             return;
@@ -605,7 +605,7 @@ impl World {
             self.check_exposure();
             self.watch_stall_window();
             let in_use = self.engine().buffers().used_sectors();
-            // The budget, what clients may have beyond it, and what a silent leg holds.
+            // The budget, the buffers of clients beyond it, and those that a silent leg holds.
             let most = self.shape.memory_sectors * 2 + 32 * REQUEST_SECTORS_MAX;
             if in_use > most {
                 self.broken("engine", format!("{in_use} sectors of buffers in use"));

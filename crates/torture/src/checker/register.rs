@@ -414,8 +414,8 @@ impl Sector {
             return true;
         }
         let Some(origin) = self.origin(value, sent) else { return false };
-        // A read sent before a cache was lost may return what was there before. It binds nobody:
-        // what was lost then may be gone however late the answer comes.
+        // A read sent before a cache was lost may return the earlier value. It binds nobody: data
+        // lost then may be gone however late the answer comes.
         if self.crashed <= sent {
             self.observed = (origin, now);
             if self.crash != Crash::Settled {

@@ -308,7 +308,7 @@ impl World {
     /// Returns true if a request rightly waits while the frozen leg is silent: see P4.
     pub(crate) fn is_excused(&self, asked: &Asked) -> bool {
         match asked.operation {
-            // No leg can make durable what only that one has in its cache.
+            // No leg can make data durable that only the frozen one has in its cache.
             Operation::Flush => self.stall.only_there_unflushed,
             Operation::Read => {
                 // Or it is behind a write that waits rightly.
