@@ -27,7 +27,7 @@ pub struct Clients {
     all: Vec<Client>,
     /// Nobody sends, because hemi is down or the simulator verifies.
     pub(crate) paused: bool,
-    /// The number of the last request sent, from which faults are timed.
+    /// One more than the highest number of a request sent, by which faults are timed.
     pub(crate) progress: u32,
     /// The number of requests not sent yet.
     pub(crate) left: usize,

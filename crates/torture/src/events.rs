@@ -17,7 +17,7 @@ pub enum Event {
     ZombiesEnd(u8, u32),
     /// A leg that was gone is back.
     Back(u8, u32),
-    /// Nothing happens: lets time pass until then.
+    /// Nothing, so that time passes until then.
     Wait,
 }
 

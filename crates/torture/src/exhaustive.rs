@@ -86,7 +86,7 @@ pub struct Explored {
     pub runs: u64,
     /// The number of runs that broke a promise.
     pub failed: u64,
-    /// The first failing cases.
+    /// Some of the failing cases.
     pub told: Vec<(Case, Violation)>,
 }
 

@@ -216,7 +216,7 @@ async fn watch(arguments: &MonitorArgs) -> Result<()> {
     }
 }
 
-/// News waiting to be mailed.
+/// News that waits to be mailed.
 #[derive(Debug, Default)]
 struct Pending {
     news: Vec<Happened>,
@@ -226,11 +226,11 @@ struct Pending {
 }
 
 impl Pending {
-    /// The time for which news are collected for one mail.
+    /// The time for which news is collected for one mail.
     const COLLECT: Duration = Duration::from_secs(3);
     /// The shortest time between two mails.
     const BETWEEN: Duration = Duration::from_secs(60);
-    /// The most news that wait for a mail.
+    /// The most news items that wait for a mail.
     const NEWS_MAX: usize = 256;
 
     fn has_room(&self) -> bool {

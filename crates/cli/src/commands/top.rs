@@ -75,7 +75,7 @@ fn volumes(which: &Which) -> Result<Vec<PathBuf>> {
     }
     let served = RunSockets::look(&run_directories()).served;
     match served.len() {
-        // It reports the reason.
+        // It fails with the reason.
         0 => Ok(vec![which.socket()?]),
         _ => Ok(served.into_iter().map(|(_, path)| path).collect()),
     }

@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub(super) struct Told {
     /// The program has been run for this event and all before it.
     pub(super) run: u64,
-    /// All news up to this event have been mailed.
+    /// All news up to this event has been mailed.
     pub(super) mailed: u64,
 }
 
