@@ -373,7 +373,7 @@ HOSTILE: dict[str, tuple[Callable[[Machine], None], str]] = {
     "a chain of nothing": (lambda m: chain(m, (GUEST, 0, 0, 0)), "header has 0 bytes"),
     "to read behind to write": (
         lambda m: chain(m, (GUEST, 16, WRITABLE | NEXT, 1), (header(m), 16, 0, 0)),
-        "to read behind one to write",
+        "to read after one to write",
     ),
     "a table in a table": (table_in_table, "indirect"),
     "a table of a part": (lambda m: chain(m, (GUEST + TABLES, 24, INDIRECT_TABLE, 0)), "indirect"),
@@ -453,7 +453,7 @@ def test_a_front_end_that_breaks_the_protocol(volume: Volume, machine: Machine) 
 
     refused("is not in guest memory", outside)
     refused("power of two", lambda: machine.start_queue(size=63))
-    refused("a message that is none", lambda: machine.send(b"\xff" * 12, b""))
+    refused("an invalid message", lambda: machine.send(b"\xff" * 12, b""))
     # A header that never ends.
     machine.dial()
     machine.send(b"\1\0\0", b"")

@@ -38,7 +38,7 @@ struct Page {
     /// Neighbours (`previous`, `next`) in the list of free blocks of its order.
     previous: u32,
     next: u32,
-    /// References; zero if free.
+    /// Number of references, zero if free.
     references: u32,
     order: u8,
     /// True if a free block begins here.

@@ -65,7 +65,8 @@ impl Gather {
     pub unsafe fn append_to(&self, into: &mut Vec<u8>) {
         let Inner { vectors, first, end, .. } = &**self.inner;
         for vector in &vectors[*first..*end] {
-            // SAFETY: a piece belongs to a span, which stays mapped; the caller guarantees the rest.
+            // SAFETY: a piece belongs to a span, which stays mapped. The caller guarantees the
+            // rest.
             let piece = unsafe {
                 std::slice::from_raw_parts(
                     vector.iov_base.cast::<u8>().cast_const(),

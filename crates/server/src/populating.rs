@@ -34,7 +34,7 @@ fn populate_all(spans: &[Span], reactor: &ReactorHandle) {
             starts.map(|start| span.slice(start, STEP_BYTES.min(span.length() - start)));
         if let Err(error) = steps.try_for_each(populate_gently) {
             // Registration allocates the others, or fails with the reason.
-            tracing::debug!(%error, "not all pages of the buffers could be made ahead");
+            tracing::debug!(%error, "not all pages of the buffers could be allocated in advance");
         }
         while let Err(ReactorError::Busy) = reactor.send(ReactorMessage::Populated { mapping }) {
             std::thread::sleep(BUSY_WAIT);

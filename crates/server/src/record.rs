@@ -90,7 +90,7 @@ pub fn begin(
     let thread = std::thread::Builder::new().name("hemi-record".into()).spawn(move || {
         if let Err(error) = write(writer, &full_out, &empty_in, &dropped) {
             let path = path.display();
-            tracing::error!(%path, %error, "the recording ends here; the volume is served on");
+            tracing::error!(%path, %error, "the recording ends here; the volume is still served");
         }
     })?;
     Ok((recorder, Recording { thread }))

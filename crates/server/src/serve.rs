@@ -93,8 +93,8 @@ pub enum ServeError {
     Ledger(#[from] LedgerFileError),
     /// The volume was closed but still relies on its ledger.
     #[error(
-        "the ledger {} could not be settled: a leg did not take what it says in time. It is kept; \
-         run the command again",
+        "the ledger {} could not be settled: a leg did not take its content in time. The ledger \
+         is kept; run the command again",
         path.display()
     )]
     NotSettled {
@@ -325,7 +325,7 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
 fn of_this_volume(inherited: &Inheritance, opened: &OpenedVolume) -> bool {
     let is = inherited.is_of(opened.opening.superblock.volume_id);
     if !is {
-        tracing::error!("the program before served another volume: its clients are cut off");
+        tracing::error!("the previous program served another volume, and its clients are cut off");
     }
     is
 }

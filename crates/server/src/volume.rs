@@ -60,7 +60,7 @@ impl ServedVolume {
         match self.gates.read() {
             Ok(gates) => self.ask(|reply| ReactorMessage::SetGates { gates, reply }),
             Err(error) => {
-                let way_out = "What was read before stays in use. Mend the file, and reload again.";
+                let way_out = "The files read before stay in use. Fix the file and reload again.";
                 let refusal = Refusal::new(RefusalKind::Failed, error.to_string(), way_out);
                 Box::pin(async move { Err(refusal) })
             }

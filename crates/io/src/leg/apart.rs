@@ -49,9 +49,9 @@ pub enum ApartError {
     /// No superblock was found at the end.
     #[error(
         "there is no hemi superblock at the end of {path:?} (at byte {place}: {found}). If the \
-         device or file has another size than it had when it became a leg, give it that size \
-         back, and grow or shrink it no more; else serve the volume by its other legs, and make \
-         a new leg of it with hemi leg replace"
+         device or file has changed size since it became a leg, restore that size and keep it. \
+         Otherwise serve the volume from its other legs, and make this a new leg with \
+         hemi leg replace"
     )]
     NoSuperblock {
         /// Path of the device.
@@ -112,8 +112,8 @@ pub enum ApartError {
     },
     /// The device of the data or of the metadata has shrunk.
     #[error(
-        "{path:?} has {size} bytes, and had {needed} when it became a part of its leg: it was cut \
-         short, or is another"
+        "{path:?} has {size} bytes, and had {needed} when it became a part of its leg: it was \
+         truncated, or is a different one"
     )]
     CutShort {
         /// Path of the device.

@@ -147,8 +147,8 @@ impl Device {
         self.punch || self.zero_range
     }
 
-    /// Returns the alignment of direct I/O in bytes: a device's logical block; for a file, the
-    /// value of statx (Linux 6.1) or else the one found by trying.
+    /// Returns the alignment of direct I/O in bytes. For a device that is its logical block,
+    /// for a file the value of statx (Linux 6.1) or else the one found by trying.
     fn logical_block(&self, direct: bool) -> Result<u32, OpenError> {
         let error = |errno| OpenError::from_errno(&self.path, errno);
         if self.kind == DeviceKind::Block {

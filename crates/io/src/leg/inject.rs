@@ -36,7 +36,7 @@ pub enum Injection {
     WriteErrors(u16),
     /// Likewise for flushes.
     FlushErrors(u16),
-    /// Ends all faults. Held I/O goes on at once.
+    /// Ends all faults. Held I/O continues at once.
     Clear,
 }
 

@@ -221,7 +221,7 @@ impl NbdLeg {
                 }
                 Err(error) => {
                     let leg = &self.target.description;
-                    tracing::warn!(%leg, %error, "an I/O cannot be asked of the server");
+                    tracing::warn!(%leg, %error, "an I/O cannot be sent to the server");
                     self.work.unsend(cx, &next, Some(LegError::Other));
                 }
             }
@@ -405,7 +405,7 @@ impl NbdLeg {
                 ClientEvent::StartTls
                 | ClientEvent::Extent { .. }
                 | ClientEvent::Payload { .. } => {
-                    return Err(Lost("the server sends what nobody asked for".into()));
+                    return Err(Lost("the server sends data that nobody requested".into()));
                 }
             }
         }

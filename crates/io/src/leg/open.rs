@@ -70,8 +70,8 @@ pub enum OpenError {
     },
     /// Nothing exists at the path, which lies among the device nodes.
     #[error(
-        "there is no device {path:?}, and a file made there would lie in memory and be gone \
-         with the next boot; check the name (lsblk, ls -l /dev/disk/by-id), or name a file on \
+        "there is no device {path:?}, and a file created there would be in memory and gone at \
+         the next boot; check the name (lsblk, ls -l /dev/disk/by-id), or name a file on \
          a disk"
     )]
     NoDevice {
@@ -155,7 +155,7 @@ pub enum OpenError {
     /// The file's space could not be reserved.
     #[error(
         "could not reserve {size} bytes for {path:?}: {source}; free some space, make the \
-         volume smaller, or create it sparse (nothing reserved, writes can meet a full disk)"
+         volume smaller, or create it sparse (nothing reserved, writes can fail on a full disk)"
     )]
     Space {
         /// Path of the leg.
@@ -167,7 +167,7 @@ pub enum OpenError {
     },
     /// The file system cannot hold a file that large.
     #[error(
-        "{path:?} cannot have {size} bytes: its file system has no files as large as that; make \
+        "{path:?} cannot have {size} bytes: its file system cannot hold a file that large; make \
          the volume smaller"
     )]
     TooLarge {

@@ -180,7 +180,7 @@ impl Sockets {
         });
         let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let count = self.polled.len() as libc::nfds_t;
-        // SAFETY: `polled` has `count` entries; the time is this function's own or null.
+        // SAFETY: `polled` has `count` entries. The time is this function's own or null.
         let found = unsafe { libc::ppoll(self.polled.as_mut_ptr(), count, time, std::ptr::null()) };
         if found < 0 {
             let error = io::Error::last_os_error();

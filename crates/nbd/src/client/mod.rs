@@ -13,7 +13,7 @@
 //!         drop advance.consumed bytes from the front of staged
 //!         match advance.event {
 //!             NeedMore => break,
-//!             Ready => session.export() tells sizes and flags; requests may be submitted
+//!             Ready => session.export() has sizes and flags, and requests may be submitted
 //!             Data { token, at, length } => take length bytes, from staged and then from
 //!                 the socket, into the request's buffer from `at`; session.payload_taken
 //!             Hole { token, at, length } => zero that part of the request's buffer

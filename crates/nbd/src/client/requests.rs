@@ -13,8 +13,8 @@ use crate::codec::{CommandFlags, ErrorCode, Packet, ReplyStyle, TransmissionFlag
 pub enum Command {
     /// Reads data.
     Read {
-        /// In one piece where the server can (`NBD_CMD_FLAG_DF`): spares it the search for
-        /// holes, at the price of zeros being sent. Ignored where it cannot.
+        /// Asks for one piece if the server can (`NBD_CMD_FLAG_DF`). That spares it the search
+        /// for holes, but zeros are then sent. Ignored if the server cannot.
         unfragmented: bool,
     },
     /// Writes the payload that is sent after the header.

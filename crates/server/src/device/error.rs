@@ -25,7 +25,7 @@ pub enum DeviceError {
     #[error("this kernel offers no NBD client (netlink family \"nbd\": {0})")]
     NoNbd(io::Error),
     /// The kernel's NBD client does not record the volume of a device.
-    #[error("this kernel's NBD client does not keep which volume a device is ({path} is missing)")]
+    #[error("this kernel's NBD client does not record the volume of a device ({path} is missing)")]
     OldNbd {
         /// The file that would contain it.
         path: String,
@@ -38,7 +38,7 @@ pub enum DeviceError {
         /// The reason why the NBD client cannot be used.
         nbd: Box<DeviceError>,
     },
-    /// The process may not make devices.
+    /// The process may not create devices.
     #[error("not allowed to make block devices ({at}: {source})")]
     NotAllowed {
         /// The driver's entry point.
@@ -47,7 +47,7 @@ pub enum DeviceError {
         source: io::Error,
     },
     /// The volume is already a block device, and another process serves it.
-    #[error("{path} is this volume already, served by process {server}")]
+    #[error("{path} is already this volume's block device, served by process {server}")]
     Served {
         /// Path of the device.
         path: String,
@@ -55,7 +55,7 @@ pub enum DeviceError {
         server: i32,
     },
     /// The previous server still holds the device.
-    #[error("{path} is still held by the server before this one, which does not end")]
+    #[error("{path} is still held by the previous server, which has not ended")]
     Predecessor {
         /// Path of the device.
         path: String,

@@ -200,7 +200,7 @@ fn announce(device: &str) {
     let name = Path::new(device).file_name().unwrap_or_default();
     let path = Path::new("/sys/block").join(name).join("uevent");
     if let Err(error) = std::fs::write(&path, "change") {
-        tracing::debug!(path = %path.display(), %error, "udev was not told of the block device");
+        tracing::debug!(path = %path.display(), %error, "udev was not notified of the block device");
     }
 }
 

@@ -28,7 +28,7 @@ pub fn prepare(was_device: bool) {
     let flusher = unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) };
     if flusher != 0 {
         let error = std::io::Error::last_os_error();
-        tracing::warn!(%error, "not known to the kernel as one that writes back memory (CAP_SYS_RESOURCE)");
+        tracing::warn!(%error, "this process is not an I/O flusher to the kernel (CAP_SYS_RESOURCE)");
     }
     if !was_device && let Err(error) = own_mounts() {
         tracing::warn!(%error, "mounts are shared: in a container, mount the block device outside of it");

@@ -52,7 +52,7 @@ impl Connection {
                 Intake::Writing { request: requests.insert(write), next: 0, part: None }
             }
             Command::Flush if std::mem::take(&mut self.owed_loss) => {
-                let why = "data that was written before was lost; it has not become durable";
+                let why = "data written earlier was lost before it became durable";
                 self.refuse(&request, ErrorCode::Io, why);
                 self.input.intake = Intake::Idle;
                 return Step::Go;
@@ -60,7 +60,7 @@ impl Connection {
             Command::Flush => self.plain(cx, requests, &request, Operation::Flush),
             Command::Trim => self.plain(cx, requests, &request, Operation::Discard),
             Command::WriteZeroes { fast: true, .. } if !requests.fast_zeroes => {
-                let why = "a leg has to write zeros out; no faster than writing them";
+                let why = "a leg has to write the zeros out, which is no faster than a write";
                 self.refuse(&request, ErrorCode::NotSupported, why);
                 self.input.intake = Intake::Idle;
                 return Step::Go;

@@ -356,7 +356,7 @@ impl Connection {
             (Err(error), _) => error.to_string(),
             (Ok(()), Err(error)) => error.to_string(),
         };
-        tracing::warn!(peer = %self.peer, error = refused, "TLS could not be begun");
+        tracing::warn!(peer = %self.peer, error = refused, "TLS could not be started");
         self.close();
     }
 
@@ -369,7 +369,7 @@ impl Connection {
             let admitted =
                 self.gate.as_ref().is_some_and(|gate| gate.admit(tls, &mut self.session));
             if !admitted {
-                self.cut_off("its certificate is of no client of this export");
+                self.cut_off("its certificate does not belong to a client of this export");
                 return false;
             }
         }

@@ -470,7 +470,7 @@ impl Exports {
 
     fn guest_reply(&mut self, cx: &mut ExportContext<'_>, guest: usize, reply: Reply) {
         let Some(guest) = self.guests.get_mut(guest) else {
-            tracing::error!(token = reply.token, "the engine answered a guest that never was");
+            tracing::error!(token = reply.token, "the engine answered a guest that never existed");
             return release(cx.engine.buffers_mut(), reply.buffer);
         };
         let answered = guest.reply(cx, &mut self.requests, reply);

@@ -49,7 +49,7 @@ impl Inheritance {
             Err(reason) => {
                 tracing::error!(
                     reason,
-                    "what the program before handed over cannot be used: its clients are cut off"
+                    "the previous program's state cannot be used, and its clients are cut off"
                 );
                 None
             }

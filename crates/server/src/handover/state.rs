@@ -7,7 +7,7 @@
 //! Integers are little-endian. The checksum covers everything after it. The header has the
 //! lengths of each connection's payloads, which follow in the same order. Fields of the header
 //! are added and never renamed, and a reader ignores those it does not know. A change that an
-//! older reader would get wrong makes a new format.
+//! older reader would misread needs a new format.
 
 use std::os::fd::RawFd;
 

@@ -229,7 +229,7 @@ impl Reactor {
                 if under_way > 0 {
                     tracing::warn!(
                         under_way,
-                        "a leg has I/O under way: the successor waits for its end"
+                        "a leg has I/O in flight: the successor waits for its end"
                     );
                 }
                 Some(*handed)
@@ -262,7 +262,7 @@ impl Reactor {
             open_ms = now.0.saturating_sub(taken_at) / MILLISECOND,
             connections,
             cut,
-            "clients of the program before go on"
+            "the previous program's clients continue"
         );
     }
 }

@@ -53,8 +53,7 @@ impl SharedMapping {
     /// size of the file's pages.
     ///
     /// # Errors
-    /// Returns the system's error, or one that says that there are [`MAPPINGS_MAX`] mappings
-    /// already.
+    /// Returns the system's error, or an error if there are [`MAPPINGS_MAX`] mappings already.
     pub(crate) fn new(file: &File, length: usize, page: usize) -> io::Result<SharedMapping> {
         install();
         let length = length.max(1).next_multiple_of(page);
@@ -85,7 +84,7 @@ impl SharedMapping {
                 return Err(failed.err().map_or(zero, io::Error::from));
             }
         };
-        // SAFETY: the range was mapped just above; neither advice changes its content.
+        // SAFETY: the range was mapped just above, and neither advice changes its content.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), length, Advice::LinuxDontFork) };
         // SAFETY: as above.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), length, Advice::LinuxDontDump) };

@@ -261,7 +261,7 @@ impl Served {
             // The front end got the error and may continue.
             Ok(()) | Err(Error::InvalidOperation(_) | Error::ReqHandlerError(_)) => Ok(()),
             Err(Error::Disconnected) => Err(Ending::Gone),
-            Err(error) => Err(Ending::Broken(format!("a message that is none: {error}"))),
+            Err(error) => Err(Ending::Broken(format!("an invalid message: {error}"))),
         }
     }
 
@@ -275,7 +275,7 @@ impl Served {
                 0 => return Err(Ending::Gone),
                 HEADER_BYTES.. => return Ok(()),
                 _ if Instant::now() >= until => {
-                    return Err(Ending::Broken("a message is cut short".into()));
+                    return Err(Ending::Broken("a message is truncated".into()));
                 }
                 _ => std::thread::sleep(RETRY_AFTER),
             }

@@ -68,10 +68,10 @@ pub(crate) enum Broken {
     #[error("a chain has more than {CHAIN_MAX} descriptors")]
     Long,
     /// An indirect descriptor has an invalid table, or was not negotiated.
-    #[error("an indirect descriptor of {length} bytes is none that was agreed on")]
+    #[error("an indirect descriptor of {length} bytes is invalid or was not negotiated")]
     Indirect { length: u32 },
     /// A descriptor that the device reads comes after one that it writes.
-    #[error("a chain has a descriptor to read behind one to write")]
+    #[error("a chain has a descriptor to read after one to write")]
     Order,
     /// The header is missing or too short.
     #[error("a request's header has {bytes} bytes")]

@@ -235,7 +235,7 @@ impl BlockingSession {
 #[derive(Debug)]
 pub struct BlockingNbd {
     pub(super) target: Target,
-    /// One session, or several where the export allows it; never none.
+    /// One session, or several if the export allows it. Never empty.
     sessions: Mutex<Vec<BlockingSession>>,
     size: u64,
     block: u32,

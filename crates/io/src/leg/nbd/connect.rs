@@ -65,7 +65,7 @@ pub enum NbdError {
     /// The export cannot be written.
     #[error("the export is read-only; start the server with writing allowed")]
     ReadOnly,
-    /// The export cannot be made durable.
+    /// The export has no flush.
     #[error(
         "the export offers no flush, so nothing on it could be promised to be durable; use a \
          server, or a cache mode, that flushes"
@@ -266,7 +266,7 @@ fn secure(
         (None, _) => "localhost",
     };
     let name = ServerName::try_from(host.to_owned()).map_err(|error| {
-        NbdError::TlsConfig(format!("{host:?} is no name a certificate can be of: {error}"))
+        NbdError::TlsConfig(format!("{host:?} cannot be the name in a certificate: {error}"))
     })?;
     let config = tls::connecting(&merged).map_err(NbdError::TlsConfig)?;
     Ok(Some((config, name)))

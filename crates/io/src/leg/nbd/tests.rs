@@ -351,7 +351,7 @@ fn writes_of_a_lost_session_stay_open_for_the_quarantine() {
     let delayed =
         ["--filter=delay", "file", image, "delay-read=3600", "delay-write=3600", "delay-zero=3600"];
     let mut server = Nbdkit::start(&delayed);
-    // The superblock slots are read first; the delay holds them as well.
+    // The superblock slots are read first, and the delay holds those reads too.
     let mut bench = Bench::new(&server.uri());
     let write = bench.submit(WRITE, 1 << 20, 4096, 0);
     let read = bench.submit(LegOperation::Read, 2 << 20, 4096, 8192);

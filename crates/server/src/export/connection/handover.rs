@@ -171,7 +171,7 @@ fn check_request(known: &ConnectionState, session: &ServerSession) -> Result<(),
         return if begun { Err("its state is damaged: data of no request") } else { Ok(()) };
     }
     let request = Request::restore(&known.request)
-        .map_err(|_| "its state is damaged: a request that is none")?;
+        .map_err(|_| "its state is damaged: an invalid NBD request")?;
     if !session.in_transmission() {
         return Err("its state is damaged: a request in the handshake");
     }

@@ -300,8 +300,8 @@ impl Guest {
             Ok(_) => queue.listen(cx.ring, signals),
             Err(errno) => {
                 let reason = match errno {
-                    Errno::INVAL => "kicks cannot be heard: it needs Linux 5.13".to_owned(),
-                    _ => format!("kicks cannot be heard: {errno}"),
+                    Errno::INVAL => "cannot receive kicks: Linux 5.13 is required".to_owned(),
+                    _ => format!("cannot receive kicks: {errno}"),
                 };
                 self.hang_up(cx, reason);
                 return Next::Nothing;

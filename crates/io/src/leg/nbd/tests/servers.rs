@@ -12,7 +12,7 @@ use hemi_nbd::codec::{BlockSize, ErrorCode, TransmissionFlags};
 use hemi_nbd::server::{self, Export, ServerConfig, ServerEvent, ServerSession, TlsMode};
 use tempfile::TempDir;
 
-/// Runs a server and waits until `up` says that it listens.
+/// Runs a server and waits until `up` returns true.
 fn start(program: &str, arguments: &[&str], up: impl Fn() -> bool) -> Child {
     let mut child = Command::new(program)
         .args(arguments)
