@@ -486,7 +486,7 @@ impl Running {
     /// Waits for the volume to be closed.
     ///
     /// # Errors
-    /// [`ServeError::Reactor`] if the event loop ended by itself, [`ServeError::Halted`] if the engine
+    /// Returns [`ServeError::Reactor`] if the event loop ended by itself, [`ServeError::Halted`] if the engine
     /// halted.
     pub fn join(self) -> Result<(), ServeError> {
         self.end().map(drop)

@@ -177,7 +177,7 @@ impl Device {
     }
 
     /// Finds out how zeros can be made. For a file it punches a hole past the end, which
-    /// changes nothing and shows if the file system can. For a device it reads the queue
+    /// changes nothing and shows whether the file system can. For a device it reads the queue
     /// limits.
     fn probe_zeroes(&mut self, purpose: Purpose) {
         if purpose == Purpose::Inspect {

@@ -393,7 +393,7 @@ impl OpenLeg {
             OpenLeg::File(device) => device.is_thin(),
             OpenLeg::Stripe(stripe) => stripe.is_thin(),
             OpenLeg::Apart(apart) => apart.is_thin(),
-            // A client cannot tell if the server has reserved space.
+            // A client cannot tell whether the server has reserved space.
             OpenLeg::Nbd(_) => false,
         };
         let description = self.describe();

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Short;
 
-/// Takes fields from the front of `rest`.
+/// A parser that takes fields from the front of `rest`.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }

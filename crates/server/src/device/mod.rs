@@ -43,7 +43,7 @@ fn change() -> MutexGuard<'static, ()> {
     CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A kernel driver that makes block devices.
+/// A kernel driver that creates block devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Driver {
     Ublk,
@@ -76,7 +76,7 @@ impl Driver {
     }
 }
 
-/// Checks that volumes can be block devices of this kind here.
+/// Checks that this machine can use block devices of this kind.
 ///
 /// # Errors
 /// Returns a [`DeviceError`] if there is no driver, an old one, or no permission to use it.

@@ -15,8 +15,8 @@ const SET_IO_FLUSHER: i32 = 57;
 /// - It gets its own mount namespace, which still receives changes from outside. Otherwise, if
 ///   it were the last process to leave a container, its end would unmount the file systems on
 ///   its device, which it no longer serves. This is left out if the device already exists
-///   (`was_device`): a file system mounted on it would be mounted here too, and stay so if it
-///   is unmounted elsewhere.
+///   (`was_device`): a file system mounted on it would be mounted here too, and stay so where
+///   an unmount elsewhere does not propagate.
 ///
 /// A step that is not allowed is skipped and logged.
 pub fn prepare(was_device: bool) {

@@ -176,7 +176,7 @@ impl BlockClient {
     }
 }
 
-/// The requests and bytes that a client may still have taken in its turn.
+/// The number of requests and bytes that may still be taken from a client in its turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     requests: u32,
@@ -193,7 +193,7 @@ impl Turn {
         self.requests == 0 || self.bytes == 0
     }
 
-    /// Counts a request of whose payload `copied` bytes were copied.
+    /// Counts a request and the `copied` bytes of its payload.
     pub(super) fn count(&mut self, copied: u64) {
         self.requests = self.requests.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(copied);

@@ -39,7 +39,7 @@ impl Area {
     }
 }
 
-/// Memory for receiving, reused by connection after connection.
+/// Memory for receiving, which one connection after another uses.
 #[derive(Debug)]
 pub(super) struct InputMemory {
     wire: Area,

@@ -169,7 +169,8 @@ impl Exports {
         }
     }
 
-    /// Sets if all legs can zero ranges without writing them, after the legs have changed.
+    /// Records whether all legs can zero ranges without writing them, after the legs have
+    /// changed.
     pub(crate) fn set_fast_zeroes(&mut self, fast_zeroes: bool) {
         self.requests.fast_zeroes = fast_zeroes;
     }

@@ -45,7 +45,7 @@ pub(super) struct Answer {
     pub(super) weight: u64,
 }
 
-/// Memory for sending, reused by connection after connection.
+/// Memory for sending, which one connection after another uses.
 #[derive(Debug)]
 pub(super) struct OutputMemory {
     area: Mapping,

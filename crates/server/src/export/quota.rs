@@ -46,7 +46,7 @@ impl Quota {
         }
     }
 
-    /// Sets if the connection served next may take common space. It may if nobody waits for
+    /// Records whether the connection served next may take common space. It may if nobody waits for
     /// space or it is the first of those who do.
     pub(super) fn set_first(&mut self, is_first: bool) {
         self.is_first = is_first;

@@ -1,4 +1,4 @@
-//! The question to another program if it can continue, asked before anything changes.
+//! Asks another program whether it can continue, before anything changes.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

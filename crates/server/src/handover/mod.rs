@@ -1,6 +1,6 @@
 //! The handover of a served volume to another program, which its clients see as a pause.
 //!
-//! First the successor is asked if it understands the state it will get ([`check`]). Then the
+//! First the successor is asked whether it understands the state it will get ([`check`]). Then the
 //! reactor brings the clients to rest and closes the volume (`reactor/handover.rs`,
 //! `export/handover.rs`). The state of the clients goes into a memory file, and this process
 //! becomes the successor by `exec` ([`Successor`]). Sockets stay open and the process keeps its

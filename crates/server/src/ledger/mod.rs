@@ -63,7 +63,7 @@ impl<'a> Ledgers<'a> {
     /// machine.
     ///
     /// # Errors
-    /// Returns [`LedgerFileError::Boot`]: without the id of this boot nobody can tell if a
+    /// Returns [`LedgerFileError::Boot`]: without the id of this boot nobody can tell whether a
     /// ledger that the legs name has to be there.
     pub fn new(place: &'a Place) -> Result<Ledgers<'a>, LedgerFileError> {
         Ok(Ledgers { place, boot: boot_id()?, found: None })

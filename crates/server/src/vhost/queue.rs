@@ -130,7 +130,8 @@ pub(crate) struct SplitQueue {
     /// (`published`).
     next_used: u16,
     published: u16,
-    /// The index at the last check if the guest wants a call. `None` before the first check.
+    /// The index at the last check whether the guest wants a call. `None` before the first
+    /// check.
     looked_at: Option<u16>,
 }
 

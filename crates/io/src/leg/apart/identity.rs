@@ -58,7 +58,7 @@ impl Identity {
     /// Decodes a block. `path` is for the error.
     ///
     /// # Errors
-    /// The block is not an identity block, is damaged, or has another version.
+    /// Fails if the block is not an identity block, is damaged, or has another version.
     pub fn decode(block: &[u8; IDENTITY_BYTES], path: &Path) -> Result<Identity, ApartError> {
         let path = || path.to_path_buf();
         if block[0..8] != MAGIC {

@@ -285,7 +285,7 @@ impl BlockingNbd {
         self.block
     }
 
-    /// Returns true if the server can refuse to zero slowly (`FAST_ZERO`).
+    /// Returns true if the server supports write-zeroes that fail if they would be slow.
     pub fn fast_zeroes(&self) -> bool {
         let fast = TransmissionFlags::SEND_WRITE_ZEROES | TransmissionFlags::SEND_FAST_ZERO;
         self.flags.contains(fast)

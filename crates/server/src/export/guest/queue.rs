@@ -88,7 +88,7 @@ pub(super) struct Queue {
     kick: OwnedFd,
     kick_file: RingFile,
     call: Option<(OwnedFd, RingFile)>,
-    /// True while a call is in the ring (`calling`), and if another is to follow it
+    /// True while a call is in the ring (`calling`), and true if another is to follow it
     /// (`calls_again`).
     calling: bool,
     calls_again: bool,
