@@ -351,7 +351,7 @@ class TestRefusals:
             run("cp", "--sparse=always", disk, grown)
             with grown.open("r+b") as file:
                 file.truncate(size)
-            Volume(sandbox, [f"end:{grown}", new]).start_fails("another size", "leg replace")
+            Volume(sandbox, [f"end:{grown}", new]).start_fails("changed size", "leg replace")
             assert "no hemi superblock" in run_fails(HEMI, "inspect", f"end:{grown}")[1]
         # Less than a mebibyte makes no difference.
         with disk.open("r+b") as file:
@@ -482,7 +482,7 @@ class TestLegsOfThisKind:
         volume.create(SIZE)
         data, meta = legs[1].removeprefix("external:").split(",metadata=")
         small = sandbox.file("small.img", 16 * MIB)
-        Volume(sandbox, [f"external:{small},metadata={meta}", legs[2]]).start_fails("cut short")
+        Volume(sandbox, [f"external:{small},metadata={meta}", legs[2]]).start_fails("truncated")
         none = sandbox.file("none", 4 * MIB)
         wrong = f"external:{data},metadata={none}"
         Volume(sandbox, [wrong, legs[2]]).start_fails(none, "does not hold")

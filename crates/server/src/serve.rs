@@ -486,8 +486,8 @@ impl Running {
     /// Waits for the volume to be closed.
     ///
     /// # Errors
-    /// Returns [`ServeError::Reactor`] if the event loop ended by itself, [`ServeError::Halted`] if the engine
-    /// halted.
+    /// Returns [`ServeError::Reactor`] if the event loop ended by itself, or
+    /// [`ServeError::Halted`] if the engine halted.
     pub fn join(self) -> Result<(), ServeError> {
         self.end().map(drop)
     }

@@ -54,7 +54,7 @@ pub enum StripeError {
         version: u32,
     },
     /// A member belongs to another stripe.
-    #[error("{path:?} belongs to a different stripe than {first:?}")]
+    #[error("{path:?} belongs to another stripe than {first:?}")]
     Foreign {
         /// The member's path.
         path: PathBuf,
@@ -72,7 +72,7 @@ pub enum StripeError {
         named: u32,
     },
     /// The stripe has another number of members.
-    #[error("the stripe on {path:?} has {has} members, but {named} are named")]
+    #[error("the stripe on {path:?} has {has} members, {named} are named")]
     Count {
         /// The member's path.
         path: PathBuf,
