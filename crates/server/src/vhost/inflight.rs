@@ -227,7 +227,7 @@ impl InflightQueue {
         self.batch.push(head);
     }
 
-    /// Clears the marks of the batch, after the guest has seen the used ring's index `used`.
+    /// Clears the marks of the batch, once the guest can see the used ring's index `used`.
     pub(crate) fn published(&mut self, used: u16) {
         fence(Ordering::SeqCst);
         for head in &self.batch {
