@@ -13,10 +13,11 @@ CRATES = ROOT / "crates"
 
 # A section's bare file names are in this folder.
 FOLDERS = {
-    "The engine": CRATES / "core/src/engine",
-    "The volume and its format": CRATES / "core/src",
+    "The engine": CRATES / "engine/src/engine",
+    "The volume and its format": CRATES / "engine/src",
 }
 SERVER = CRATES / "server/src"
+IO = CRATES / "io/src"
 # The files that bound what whoever connects can take up. Each of their constants is on the page.
 LISTENERS = (
     *(SERVER / "export" / name for name in ("mod.rs", "pace.rs", "quota.rs", "request.rs")),
@@ -109,7 +110,7 @@ def forms(value: int) -> Iterator[str]:
 
 def settings() -> dict[str, str]:
     """Returns the engine's settings that are numbers, with the expressions of their defaults."""
-    text = (CRATES / "core/src/settings.rs").read_text(encoding="utf-8")
+    text = (CRATES / "engine/src/settings.rs").read_text(encoding="utf-8")
     found = {}
     for block in re.findall(r"impl Default for \w+ \{.*?\n\}", text, re.S):
         for name, value in re.findall(r"^ +([a-z_]+): (.+),$", block, re.M):
@@ -133,9 +134,11 @@ def rows() -> Iterator[Row]:
         for name in NAME.findall(line):
             stem = names[-1].rpartition("_")[0] if name.startswith("_") else ""
             names.append(stem + name)
-        paths = [file_of(path, folder) for path in PATH.findall(line)] or [default]
+        named = PATH.findall(line)
+        paths = [file_of(path, folder) for path in named] or [default]
         for name in names:
             homes = [path for path in paths if path and name in constants(path)]
+            homes = homes or [path for path in moved(named) if name in constants(path)]
             yield Row(name, homes[0] if homes else None, line)
 
 
@@ -145,12 +148,20 @@ def file_of(path: str, folder: Path) -> Path | None:
     candidates = (
         folder / path,
         SERVER / path,
+        IO / path,
         ROOT / path,
         CRATES / crate / "src" / rest,
         folder / path.replace(".rs", "/mod.rs"),
         SERVER / path.replace(".rs", "/mod.rs"),
+        IO / path.replace(".rs", "/mod.rs"),
     )
     return next((found for found in candidates if found.is_file()), None)
+
+
+def moved(named: list[str]) -> Iterator[Path]:
+    """Yields the files of the same names elsewhere: a bound outlives the place of its file."""
+    for path in named:
+        yield from sorted(CRATES.glob(f"*/src/**/{Path(path).name}"))
 
 
 def is_shown(value: int, text: str) -> bool:
@@ -177,7 +188,7 @@ def test_the_page_has_the_settings_of_the_engine() -> None:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     wrong = []
     for name, expression in settings().items():
-        value = evaluate(expression, CRATES / "core/src/settings.rs")
+        value = evaluate(expression, CRATES / "engine/src/settings.rs")
         line = next(
             (
                 line
