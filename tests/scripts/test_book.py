@@ -172,6 +172,22 @@ def test_the_index_lists_every_page() -> None:
     assert not unlisted, f"docs/README.md lists neither these nor their directories: {unlisted}"
 
 
+def test_every_make_target_that_is_shown_exists() -> None:
+    defined = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.M))
+    missing = []
+    for page in pages():
+        for token in tokens(page):
+            if token.type not in ("code_inline", "fence"):
+                continue
+            for line in token.content.splitlines():
+                begun = re.match(r"(?:[$#] )?(?:sudo )?make ((?:[a-z][a-z0-9-]* ?)+)", line)
+                shown = begun[1].split() if begun else []
+                missing += [
+                    f"{page.relative_to(ROOT)}: {name}" for name in shown if name not in defined
+                ]
+    assert not missing, "make has no such target:\n" + "\n".join(missing)
+
+
 def test_headings_are_named_as_a_forge_names_them(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A `hemi x` (P1): what?\n\n## Twice\n\n## Twice\n\n<a id='no'>\n")
