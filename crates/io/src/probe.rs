@@ -1,12 +1,11 @@
-//! What is at a path that is to become a leg: what it is, who uses it, what it holds.
+//! A look at a path that is to become a leg: its kind, its users and its content.
 //!
-//! `hemi create` destroys what its legs held, so everything that can be known is asked
-//! before: mounts, swap, loop devices, device-mapper and md holders, partitions, another
-//! hemi's lock, a hemi volume, signatures of other formats (by `wipefs` of util-linux, where
-//! installed) and, not depending on anyone's knowledge of formats, any byte that is not zero:
-//! of a regular file wherever it has data, up to [`SCAN_BYTES_MAX`], past which it counts as
-//! not empty; of a device or export in the first and last MiB and in [`SAMPLES`] samples
-//! evenly between them, since reading all of a drive can take a day.
+//! `hemi create` destroys the content of its legs, so it checks everything that can be known first: mounts,
+//! swap, loop devices, device-mapper and md holders, partitions, the lock of another hemi, a hemi volume, and
+//! signatures of other formats (through `wipefs` of util-linux, where installed). Independent of any format,
+//! it also looks for a byte that is not zero. In a regular file it reads all data, up to [`SCAN_BYTES_MAX`];
+//! a file with more counts as not empty. Reading all of a drive can take a day, so of a device or export it
+//! reads the first and last MiB and [`SAMPLES`] samples spread evenly between them.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -28,20 +27,20 @@ mod system;
 use legs::{hemi, hemi_apart};
 pub use legs::{other_spec, superblock_at_end};
 
-/// How much is looked at for bytes that are not zero, at either end.
+/// Bytes searched for a nonzero byte at either end of a device.
 const LOOK_BYTES: u64 = 1 << 20;
-/// How much data of a regular file is read in search of a byte that is not zero. Holes and
-/// space that is only reserved cost nothing. A file with more is not taken for empty.
+/// Bound on the data of a regular file that is read in search of a nonzero byte. Holes and preallocated space
+/// cost nothing. A file with more data does not count as empty.
 pub const SCAN_BYTES_MAX: u64 = 4 << 30;
-/// How many samples of a device or export are read between its ends.
+/// Number of samples read between the ends of a device or export.
 pub const SAMPLES: u64 = 128;
-/// The size of a sample, in bytes.
+/// Size of a sample in bytes.
 pub const SAMPLE_BYTES: u64 = 64 << 10;
 
-/// What `wipefs` calls partition tables.
+/// The names by which `wipefs` reports partition tables.
 const PARTITION_TABLES: [&str; 8] = ["dos", "gpt", "PMBR", "mac", "sun", "sgi", "bsd", "atari"];
 
-/// Returns true if a range of a regular file is known to read as zeros: all hole, or reserved but never
+/// Returns true if a range of a regular file is known to read as zeros: a hole, or preallocated and never
 /// written.
 pub fn reads_as_zeros(file: &File, start: u64, end: u64) -> bool {
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(start)) {
@@ -51,11 +50,11 @@ pub fn reads_as_zeros(file: &File, start: u64, end: u64) -> bool {
     }
 }
 
-/// What kind of thing is at a path.
+/// The kind of thing at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Nothing, in a folder that exists.
+    /// Nothing, in a directory that exists.
     Missing,
     /// A regular file.
     File,
@@ -63,7 +62,7 @@ pub enum Kind {
     Block,
 }
 
-/// What two paths that lead to the same storage have in common.
+/// The identity of the storage behind a path: equal if two paths lead to the same storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Identity {
     /// A regular file: device and inode.
@@ -72,34 +71,34 @@ pub enum Identity {
     Block(u64),
 }
 
-/// Who has a file or device in use.
+/// A use of a file or device that keeps it from becoming a leg.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Use {
-    /// Mounted, itself or a partition of it.
+    /// It or one of its partitions is mounted.
     Mounted {
-        /// The device mounted.
+        /// The mounted device.
         device: String,
-        /// Where.
+        /// The mount point.
         at: String,
     },
     /// Swap space.
     Swap,
-    /// Part of a device-mapper, md or other stacked device.
+    /// It is part of a device-mapper, md or other stacked device.
     Holder {
         /// The device held: itself or a partition.
         device: String,
         /// The device that holds it.
         holder: String,
     },
-    /// The file or device behind a loop device.
+    /// It backs a loop device.
     Loop {
         /// The loop device.
         device: String,
     },
-    /// Locked, as a served volume's legs and a virtual machine's disks are.
+    /// It is locked, as the legs of a served volume and the disks of virtual machines are.
     Locked {
-        /// The process, where the system tells.
+        /// The process that holds the lock, if the system tells.
         process: Option<u32>,
     },
 }
@@ -121,7 +120,7 @@ impl fmt::Display for Use {
     }
 }
 
-/// Something a file or device holds.
+/// A piece of content found on a file or device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
@@ -131,14 +130,14 @@ pub enum Content {
         name: String,
         /// Its id in hexadecimal.
         volume: String,
-        /// Which leg.
+        /// The leg's slot.
         leg: u8,
-        /// True if its metadata is at the end of the device, and its data at the beginning.
+        /// True if its metadata is at the end of the device and its data at the beginning.
         at_end: bool,
     },
     /// A hemi superblock that cannot be used.
     HemiUnusable {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// The external metadata of a leg whose data is elsewhere.
@@ -146,7 +145,7 @@ pub enum Content {
         /// The leg's spec.
         spec: String,
     },
-    /// Partitions the kernel knows.
+    /// Partitions known to the kernel.
     Partitions {
         /// Their names.
         names: Vec<String>,
@@ -158,20 +157,20 @@ pub enum Content {
         /// Its label, if it has one.
         label: Option<String>,
     },
-    /// A byte that is not zero.
+    /// A nonzero byte.
     Data {
-        /// Where.
+        /// The byte's offset.
         offset: u64,
     },
-    /// More data than is looked through: [`SCAN_BYTES_MAX`] of it are zeros.
+    /// More data than is searched: the first [`SCAN_BYTES_MAX`] bytes of it are zeros.
     Unscanned {
-        /// Where what was not looked at begins.
+        /// Offset at which the part that was not searched begins.
         offset: u64,
     },
 }
 
 impl Content {
-    /// Returns true if it is a partition table, or partitions that the kernel knows.
+    /// Returns true if it is a partition table or partitions known to the kernel.
     pub fn is_partition_table(&self) -> bool {
         match self {
             Content::Partitions { .. } => true,
@@ -226,54 +225,54 @@ impl fmt::Display for Content {
     }
 }
 
-/// Why a path could not be looked at.
+/// The reason why a path could not be probed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// Neither it nor the folder it would be in exists.
+    /// Neither the path nor the directory it would be in exists.
     #[error("{}: there is no directory {} to create it in", path.display(), folder.display())]
     NoFolder {
         /// The path.
         path: PathBuf,
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
     },
-    /// A folder, socket or the like.
+    /// The path is a directory, a socket or the like.
     #[error("{} is {found}; a leg is a regular file or a block device", path.display())]
     NotStorage {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// The kind of thing found.
         found: &'static str,
     },
     /// The system refused.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The path.
         path: PathBuf,
-        /// The system's word.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What is at a path.
+/// The result of probing a path.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// The path.
     pub path: PathBuf,
-    /// What it is.
+    /// The kind of thing at the path.
     pub kind: Kind,
-    /// Its size in bytes; 0 where nothing is.
+    /// Its size in bytes; 0 if nothing is there.
     pub size: u64,
-    /// To tell whether two paths lead to the same storage; none where nothing is.
+    /// Identifies the storage, to recognise two paths that lead to it; `None` if nothing is there.
     pub identity: Option<Identity>,
-    /// Who uses it.
+    /// The uses found.
     pub uses: Vec<Use>,
 }
 
 impl Probe {
-    /// Looks at what is at `path` and who uses it, without opening it for writing.
+    /// Probes `path` and its users without opening it for writing.
     ///
     /// # Errors
     /// See [`ProbeError`].
@@ -295,7 +294,7 @@ impl Probe {
         }
         if !file_type.is_block_device() {
             let found = match file_type {
-                kind if kind.is_dir() => "a folder",
+                kind if kind.is_dir() => "a directory",
                 kind if kind.is_char_device() => "a character device",
                 kind if kind.is_fifo() => "a pipe",
                 kind if kind.is_socket() => "a socket",
@@ -327,10 +326,10 @@ impl Probe {
         Ok(Probe { path: path.into(), kind, size: 0, identity: None, uses: Vec::new() })
     }
 
-    /// What it holds, most telling first; empty means that it is free to be overwritten.
+    /// Returns its content, the most telling first. If empty, it is free to be overwritten.
     ///
     /// # Errors
-    /// [`ProbeError::Io`] where it cannot be read: what cannot be read may hold anything.
+    /// [`ProbeError::Io`] if it cannot be read: an unreadable device may hold anything.
     pub fn contents(&self) -> Result<Vec<Content>, ProbeError> {
         let mut contents = self.known_contents()?;
         if contents.is_empty() && self.kind != Kind::Missing && self.size > 0 {
@@ -346,7 +345,7 @@ impl Probe {
         Ok(contents)
     }
 
-    /// Returns all recognised content, without reading the bytes between.
+    /// Returns all recognised content, without searching the other bytes.
     ///
     /// # Errors
     /// Those of [`Probe::contents`].
@@ -379,10 +378,10 @@ fn failed(action: &'static str, path: &Path, source: io::Error) -> ProbeError {
     ProbeError::Io { action, path: path.into(), source }
 }
 
-/// What an opened leg holds, for legs that are no file or device of this machine.
+/// Returns the content of an opened leg that is not a file or device of this machine.
 ///
 /// # Errors
-/// The leg's own: what cannot be read may hold anything.
+/// The leg's own error if it cannot be read: an unreadable leg may hold anything.
 pub fn contents_of_leg(leg: &dyn BlockingLeg) -> io::Result<Vec<Content>> {
     let read_at = |offset, into: &mut [u8]| leg.read_at(offset, into);
     let mut contents = Vec::from_iter(hemi(leg.size(), read_at)?);
@@ -392,8 +391,8 @@ pub fn contents_of_leg(leg: &dyn BlockingLeg) -> io::Result<Vec<Content>> {
     Ok(contents)
 }
 
-/// The first byte that is not zero in the first or last [`LOOK_BYTES`], or in one of
-/// [`SAMPLES`] samples evenly between.
+/// Finds the first nonzero byte in the first or last [`LOOK_BYTES`] or in one of [`SAMPLES`] samples spread
+/// evenly between them.
 fn first_data(
     size: u64,
     mut read_at: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
@@ -422,7 +421,7 @@ fn first_data(
     Ok(None)
 }
 
-/// The first byte that is not zero where a file has data, as far as `limit` bytes of it go.
+/// Finds the first nonzero byte of a file, searching at most `limit` bytes of its data.
 fn scan_file(file: &File, size: u64, limit: u64) -> io::Result<Option<Content>> {
     use rustix::fs::{SeekFrom, seek};
     let mut bytes = vec![0; LOOK_BYTES as usize];
@@ -430,14 +429,14 @@ fn scan_file(file: &File, size: u64, limit: u64) -> io::Result<Option<Content>> 
     while at < size {
         let (start, end) = match seek(file, SeekFrom::Data(at)) {
             Ok(start) => (start, seek(file, SeekFrom::Hole(start))?),
-            // No data from here to the end.
+            // There is no data from here to the end.
             Err(Errno::NXIO) => break,
-            // The file system knows nothing of holes.
+            // The file system cannot report holes.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => (at, size),
             Err(errno) => return Err(errno.into()),
         };
         at = start;
-        // A file may grow meanwhile.
+        // The file may grow meanwhile.
         let end = end.min(size);
         while at < end {
             if left == 0 {
@@ -456,13 +455,13 @@ fn scan_file(file: &File, size: u64, limit: u64) -> io::Result<Option<Content>> 
     Ok(None)
 }
 
-/// The first byte that is not zero in `bytes`, which were read from `start`.
+/// Returns the first nonzero byte in `bytes`, which were read from offset `start`.
 fn data_in(bytes: &[u8], start: u64) -> Option<Content> {
     let index = bytes.iter().position(|&byte| byte != 0)?;
     Some(Content::Data { offset: start + index as u64 })
 }
 
-/// An id in hexadecimal, grouped like a UUID, which it may be used as.
+/// Formats an id in hexadecimal, grouped like a UUID.
 pub fn hex(id: Id) -> String {
     let mut text = String::with_capacity(36);
     for (index, byte) in id.iter().enumerate() {
@@ -524,7 +523,7 @@ mod tests {
         assert_eq!(look(0..0), (None, SAMPLES + 2));
         let (found, _) = look(size / 3..size / 3 + size / SAMPLES);
         assert!(matches!(found, Some(Content::Data { .. })));
-        // Smaller than its samples together.
+        // The device is smaller than all its samples together.
         for size in [4096, 3 << 20, 9 << 20] {
             let mut seen = 0;
             let found = first_data(size, |offset, into: &mut [u8]| {

@@ -1,8 +1,8 @@
 //! The configuration of one served volume, from `CONFIG.toml` and the command line.
 //!
-//! Every option has a type, a default and, where it is a number, a range; the ranges are one
-//! list ([`Config::bounds`]) that the check, its error text and `docs/configuration.md` share
-//! (a test compares them). Unknown keys are errors, and an error in a file shows the line.
+//! Every option has a type and a default, and every number a range. The ranges are one list
+//! ([`Config::bounds`]), shared by the check, its error text and `docs/configuration.md` (a test compares
+//! them). Unknown keys are errors, and an error in a file shows the line.
 
 use std::path::{Path, PathBuf};
 
@@ -33,15 +33,15 @@ use smart::SmartPolling;
 use hemi_units::{Size, Time};
 use vhost::VhostConfig;
 
-/// Most exports of one volume, and most sockets for virtual machines.
+/// Maximum number of exports of one volume, and of sockets for virtual machines.
 pub const EXPORTS_MAX: usize = 16;
 
 /// The HTTP listener's address: `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpAddress {
-    /// Host name or address (an IPv6 address without its brackets).
+    /// Host name or address (an IPv6 address has no brackets).
     pub host: String,
-    /// Port.
+    /// The TCP port.
     pub port: u16,
 }
 
@@ -77,55 +77,55 @@ impl<'de> Deserialize<'de> for HttpAddress {
     }
 }
 
-/// Everything `hemi serve` can be told.
+/// All options of `hemi serve`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The name the volume must have; guards against serving the wrong legs. Default: any.
+    /// The name that the volume must have, as a guard against serving the wrong legs. Default: any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
     /// Path of the control socket. Default: `<run directory>/<volume>.sock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<PathBuf>,
-    /// Address of the dashboard, metrics and health. Default: none.
+    /// Address of the HTTP listener for the dashboard, metrics and health. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpAddress>,
-    /// File with the token that changes over HTTP need. Default: none, and no changes.
+    /// File with the token that changes over HTTP require. Default: none, and no changes are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_token_file: Option<PathBuf>,
-    /// True if other machines may reach the HTTP listener. Figures need the token then, too.
+    /// True if other machines may reach the HTTP listener. Reading then requires the token, too.
     pub http_public: bool,
-    /// The driver through which the volume is a block device of this machine. Default: none.
+    /// The driver that makes the volume a block device of this machine. Default: none.
     pub device: DeviceKind,
     /// Memory for payload: requests in flight and private copies of debts.
     pub buffer_budget: Size,
-    /// Whether faults may be injected through the control socket.
+    /// True if faults may be injected through the control socket.
     pub allow_inject: bool,
-    /// How long a stop drains before it closes with debts recorded.
+    /// Time limit for draining on a stop. After it the volume closes with debts recorded.
     pub drain_on_stop: Time,
-    /// Time that a start waits for an absent leg that the volume cannot be served without.
+    /// Time that a start waits for absent legs without which the volume cannot be served.
     pub wait_for_legs: Time,
-    /// True if a start gives up a leg that is missing after that, though it may hold more.
+    /// True if a start goes on without a leg that is still missing then, although it may hold newer data.
     pub start_degraded: bool,
-    /// The ledger's place: `auto` is the run directory, if that is on tmpfs and outlives hemi's container.
+    /// The ledger's place. `auto` is the run directory, if that is on tmpfs and outlives hemi's container.
     pub ledger: Place,
-    /// The place of what is kept over restarts, such as the history: `auto` is the usual state directory.
+    /// The place of state kept over restarts, such as the history. `auto` is the usual state directory.
     pub state: Place,
-    /// Pause between two questions to the drives for their health.
+    /// Interval at which the drives' health is read.
     pub smart: SmartPolling,
-    /// The volume whose legs are found by their content. Default: none is looked for.
+    /// The volume whose legs are found by scanning devices. Default: no scan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan: Option<ScanConfig>,
-    /// The legs, in any order: each knows its slot. With `scan` those that it cannot find.
+    /// The legs in any order, since each knows its slot. With `scan`, only those that it cannot find.
     pub legs: Vec<LegConfig>,
     /// The exports. Default: one NBD export on `unix:<run directory>/<volume>.nbd`.
     pub exports: Vec<ExportConfig>,
-    /// Sockets by which virtual machines have the volume as a disk. Default: none.
+    /// Sockets through which virtual machines use the volume as a disk. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vhost: Vec<VhostConfig>,
     /// The engine's settings.
     pub engine: EngineConfig,
-    /// The file that it was read from, absolute; none if it is all from the command line.
+    /// The absolute path of the file that it was read from; `None` if it came from the command line alone.
     #[serde(skip)]
     pub file: Option<PathBuf>,
 }
@@ -158,8 +158,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a file and lays `--set KEY=VALUE` assignments over it. Not yet checked, so that
-    /// flags can still be added: call [`Config::check`] after.
+    /// Reads a file and applies `--set KEY=VALUE` assignments. The result is not checked yet, so that flags
+    /// can still be added: call [`Config::check`] afterwards.
     ///
     /// # Errors
     ///
@@ -173,17 +173,17 @@ impl Config {
         Ok(config)
     }
 
-    /// As [`Config::load`], from text; `path` is what errors call it.
+    /// Like [`Config::load`], but from text. Errors name it `path`.
     ///
     /// # Errors
     ///
-    /// As [`Config::load`].
+    /// [`ConfigError::Syntax`] with the line, or [`ConfigError::Override`].
     pub fn parse(text: &str, path: &Path, overrides: &[String]) -> Result<Config, ConfigError> {
         let syntax =
             |source| ConfigError::Syntax { path: path.to_owned(), source: Box::new(source) };
         let mut config: Config = toml::from_str(text).map_err(syntax)?;
         let mut table: toml::Table = toml::from_str(text).map_err(syntax)?;
-        // One by one, so that an error names the assignment it comes from.
+        // Assignments are applied one by one, so that an error names the one it comes from.
         for assignment in overrides {
             let refuse = |reason: String| ConfigError::Override {
                 assignment: assignment.clone(),
@@ -196,7 +196,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Every bounded option with its value, default and range.
+    /// Returns every bounded option with its value, default and range.
     pub fn bounds(&self) -> Bounds {
         let default = Config::default();
         let mut list = Bounds::default();
@@ -225,11 +225,11 @@ impl Config {
         list
     }
 
-    /// Whether the whole makes sense.
+    /// Checks that the options make sense together.
     ///
     /// # Errors
     ///
-    /// The first thing wrong, naming the option, its value and what is allowed.
+    /// The first problem, naming the option, its value and the values allowed.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.bounds().check()?;
         if let Some(path) = &self.control {
@@ -267,7 +267,7 @@ impl Config {
                  or leave http_public out and listen on a loopback address",
             ));
         }
-        // What a name stands for is known when it is listened on.
+        // A name is resolved only when the listener is bound.
         let literal = self.http.as_ref().and_then(|http| {
             let address = http.host.split('%').next().unwrap_or_default();
             Some((http, address.parse::<std::net::IpAddr>().ok()?))
@@ -358,9 +358,9 @@ impl Config {
         Ok(())
     }
 
-    /// The engine's settings. The reserve for requests is kept within half of the buffer
-    /// budget, so that a small budget still has room for debts' copies; what is in flight to
-    /// all legs within a quarter, so that those that freeze do not take what is left to clients.
+    /// Returns the engine's settings. The reserve for requests is at most half of the buffer budget, so that
+    /// a small budget still has room for copies of debts. The bytes in flight to all legs are at most a
+    /// quarter, so that frozen legs leave buffers for clients.
     pub fn settings(&self) -> Settings {
         let mut settings = self.engine.settings();
         let budget = self.buffer_budget.0;
@@ -370,17 +370,17 @@ impl Config {
         settings
     }
 
-    /// The configuration as a file that would give it.
+    /// Returns the configuration as the text of a file.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("every option has a TOML form")
     }
 }
 
-/// Lays one `KEY=VALUE` over the table.
+/// Applies one `KEY=VALUE` to the table.
 fn assign(table: &mut toml::Table, assignment: &str) -> Result<(), String> {
     let (key, text) =
         assignment.split_once('=').ok_or("write KEY=VALUE, for example engine.wait.floor=10ms")?;
-    // A TOML value, or else plain text, so that 20ms and unix:/x need no quotes.
+    // The text is a TOML value or else plain text, so that 20ms and unix:/x need no quotes.
     let value = toml::from_str::<toml::Table>(&format!("value = {text}"))
         .ok()
         .and_then(|mut parsed| parsed.remove("value").filter(|_| parsed.is_empty()))

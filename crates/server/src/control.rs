@@ -1,10 +1,9 @@
-//! Control: everything about a served volume but its data path, on a thread of its own.
+//! Control: everything about a served volume except its data path, on a thread of its own.
 //!
-//! The thread runs a tokio event loop that serves the control API (HTTP/JSON on a unix
-//! socket, `docs/control-api.md`), metrics and health (`docs/metrics.md`), the dashboard
-//! (`docs/dashboard.md`), turns signals into requests, and tells systemd how things are. It reads [`volume::Snapshot`]s that the reactor
-//! publishes and sends it typed [`volume::Request`]s; whatever happens here, the data path
-//! goes on.
+//! The thread runs a tokio event loop. It serves the control API (HTTP/JSON on a unix socket,
+//! `docs/control-api.md`), metrics and health (`docs/metrics.md`) and the dashboard (`docs/dashboard.md`),
+//! turns signals into requests, and reports the state to systemd. It reads the [`volume::Snapshot`]s that the
+//! reactor publishes and sends it typed [`volume::Request`]s. Whatever happens here, the data path goes on.
 
 use std::io;
 use std::net::TcpListener;
@@ -53,30 +52,29 @@ pub(crate) use service::waiting;
 use socket::{OwnedSocket, SocketError, VolumeSocket};
 use volume::Volume;
 
-/// How long answers under way may take once the volume is closed; streams never end by
-/// themselves.
+/// Time that answers in progress are given once the volume is closed. Streams never end by themselves.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
-/// The same in an upgrade, while clients wait. All but streams end at once.
+/// The same limit in an upgrade, while clients wait. All answers but streams end at once.
 const UPGRADE_ANSWERS: Duration = Duration::from_millis(50);
 
-/// Why the control thread could not start.
+/// The reason why the control thread could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The control socket.
+    /// The control socket could not be bound.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The metrics listener.
+    /// The HTTP listener could not be bound.
     #[error("cannot listen on {address}: {source} (--http)")]
     Http {
         /// `HOST:PORT`.
         address: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The HTTP listener's token.
+    /// The HTTP listener's token could not be read.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// Other machines could reach the HTTP listener, which is not allowed.
+    /// Other machines could reach the HTTP listener, which the configuration does not allow.
     #[error(
         "{address} can be reached from other machines, which needs http_public = true and http_token_file; \
          or listen on a loopback address, such as 127.0.0.1:{} (--http)",
@@ -86,17 +84,17 @@ pub enum ControlError {
         /// The address that it would listen on.
         address: std::net::SocketAddr,
     },
-    /// Signals.
+    /// Signals could not be caught.
     #[error("cannot catch TERM, INT and HUP: {0}")]
     Signals(io::Error),
-    /// The thread or its event loop.
+    /// The thread or its event loop could not be started.
     #[error("cannot start the control thread: {0}")]
     Thread(io::Error),
 }
 
-/// The sockets of control, bound before the volume is opened, so that what is in use or not
-/// allowed is known before anything is started. Signals are caught from here on: whoever sees
-/// a socket may stop the volume and get a clean close.
+/// The listeners of the control thread. They are bound before the volume is opened, so that a socket that is
+/// in use or not allowed is found before anything is started. Signals are caught from here on: whoever sees a
+/// socket may stop the volume and gets a clean close.
 #[derive(Debug)]
 pub struct Listeners {
     runtime: Runtime,
@@ -107,8 +105,8 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Catches signals, binds the control socket (`config.control`, or in the run directory under the
-    /// volume's name) and the metrics listener.
+    /// Catches signals, and binds the control socket (`config.control`, or the volume's socket in the run
+    /// directory) and the HTTP listener.
     ///
     /// # Errors
     ///
@@ -118,7 +116,7 @@ impl Listeners {
         Listeners::open(config, volume, None)
     }
 
-    /// Binds like [`Listeners::bind`], but goes on using sockets that a predecessor had bound there.
+    /// Binds like [`Listeners::bind`], but keeps sockets that a predecessor had bound there.
     pub(crate) fn open(
         config: &Config,
         volume: &str,
@@ -154,7 +152,7 @@ impl Listeners {
             }
         };
         let address = http.as_ref().and_then(|listener| listener.local_addr().ok());
-        // What a name stands for is known only now.
+        // A name is resolved only now.
         if let Some(address) = address.filter(|address| !address.ip().is_loopback())
             && !config.http_public
         {
@@ -164,7 +162,7 @@ impl Listeners {
         Ok(Listeners { runtime, signals, control, http, access })
     }
 
-    /// Returns further descriptors of the control socket and the metrics listener, for a successor.
+    /// Duplicates the descriptors of the control socket and the HTTP listener, for a successor.
     ///
     /// # Errors
     ///
@@ -175,12 +173,12 @@ impl Listeners {
         Ok((control, http.map_err(ControlError::Thread)?.map(OwnedFd::from)))
     }
 
-    /// Path of the control socket.
+    /// Returns the path of the control socket.
     pub(crate) fn control_path(&self) -> &std::path::Path {
         self.control.path()
     }
 
-    /// Where metrics are served; tells the port where port 0 was asked for.
+    /// Returns the HTTP listener's address, with the actual port if port 0 was configured.
     pub fn http_address(&self) -> Option<std::net::SocketAddr> {
         self.http.as_ref().and_then(|listener| listener.local_addr().ok())
     }
@@ -199,7 +197,7 @@ impl Listeners {
         let (stop, stopped) = watch::channel(false);
         let id = volume.snapshot().identity.id;
         let past = Past::begin(&config.state, id);
-        // Where nothing is kept, the history has said so already.
+        // If no state is kept, the history has logged that already.
         let scrubs = crate::state::file(&config.state, id, scrubs::EXTENSION).ok();
         let shared = Shared {
             past: Arc::new(past),
@@ -251,9 +249,10 @@ async fn serve(
     let publishing = tokio::spawn(live::publish(shared.clone()));
     let (past, volume) = (Arc::clone(&shared.past), Arc::clone(&shared.volume));
     if let Some(listener) = http {
-        // Whatever becomes of it, control goes on.
+        // Control goes on whatever happens to this task.
         let routes = routes::public(shared.clone());
-        // Small answers, a few a second: each is sent at once. Without it they only come later.
+        // Answers are small and few a second, so each is sent at once. Without this they would only be
+        // delayed.
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         tokio::spawn(connections::serve(listener, routes, stopped.clone()));
     }
@@ -288,25 +287,25 @@ fn is_bound_to(listener: &TcpListener, address: &HttpAddress) -> bool {
     let Ok(mut wanted) = (address.host.as_str(), address.port).to_socket_addrs() else {
         return false;
     };
-    // With port 0 any port will do.
+    // Port 0 accepts any port.
     wanted.any(|one| one.ip() == bound.ip() && (one.port() == bound.port() || one.port() == 0))
 }
 
-/// The end of the service, as control and its owner tell each other of it.
+/// The end of the service, shared by the control thread and its owner.
 #[derive(Debug, Default)]
 struct Life {
-    /// True once another program goes on: sockets stay, and the service does not end.
+    /// True once another program has taken over: sockets stay, and the service does not end.
     is_handed_over: AtomicBool,
     /// True once a signal has asked for the volume to be stopped.
     is_stopped: AtomicBool,
 }
 
-/// Until the owner says stop, or is gone.
+/// Waits until the owner says stop or is gone.
 async fn wait(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-/// Remembers a snapshot now and then, see [`history::History`].
+/// Samples snapshots at intervals, see [`history::History`].
 async fn sample(shared: Shared) {
     let mut ticks = tokio::time::interval(history::SAMPLE_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -319,7 +318,7 @@ async fn sample(shared: Shared) {
     }
 }
 
-/// Has what happens remembered, see [`Past`].
+/// Records events at intervals, see [`Past`].
 async fn look(shared: Shared) {
     let mut ticks = tokio::time::interval(past::LOOK_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -339,19 +338,18 @@ pub struct ControlThread {
     stop: watch::Sender<bool>,
     life: Arc<Life>,
     handle: std::thread::JoinHandle<()>,
-    /// Ends with this.
+    /// Polling of the drives, which ends when this is dropped.
     _watching: drive::watch::Watching,
 }
 
 impl ControlThread {
-    /// Stops serving, removes the socket's file, ends the thread. Answers under way are given
-    /// a moment.
+    /// Stops serving, removes the socket's file and ends the thread. Answers in progress are given a moment.
     pub fn stop(self) {
         self.end();
     }
 
-    /// Stops serving, and leaves the sockets to a successor. Returns true if a signal has asked for the
-    /// volume to be stopped: then there must be no successor.
+    /// Stops serving and leaves the sockets to a successor. Returns true if a signal has asked for the volume
+    /// to be stopped; then there must be no successor.
     pub(crate) fn hand_over(self) -> bool {
         let life = Arc::clone(&self.life);
         life.is_handed_over.store(true, Ordering::Release);
@@ -370,6 +368,6 @@ impl ControlThread {
     }
 }
 
-/// Shared by tests of this module's routes.
+/// Helpers shared by the tests of this module's routes.
 #[cfg(test)]
 mod tests;

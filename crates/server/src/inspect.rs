@@ -1,8 +1,8 @@
-//! `hemi inspect`: what a leg's metadata says, read without changing or locking anything.
+//! `hemi inspect`: reports a leg's metadata without changing or locking anything.
 //!
-//! It reports; it decides nothing. Which leg's word counts is for recovery, which has all
-//! legs before it; what is here is what each leg says of itself and of the others, slot by
-//! slot, so that an operator facing a volume that does not open can see why.
+//! It reports and decides nothing. Recovery, which sees all legs, decides which leg's word counts.
+//! The report shows slot by slot what each leg says of itself and of the others, so that an
+//! operator whose volume does not open can see why.
 
 use std::path::PathBuf;
 
@@ -28,11 +28,11 @@ pub use compare::{Inspection, inspect_all};
 pub use ledger::{LedgerAuthority, LedgerContent, LedgerFound, LedgerReport, NextStart};
 pub use runs::{RUNS_MAX, Runs};
 
-/// Most bad page slots listed one by one; all are counted.
+/// Maximum number of bad page slots listed one by one. All of them are counted.
 pub const BAD_SLOTS_MAX: usize = 100;
 
-/// Why a leg could not be inspected at all. What is wrong with its metadata is no error but
-/// the report.
+/// The reason why a leg could not be inspected at all. Problems in its metadata are not errors but
+/// part of the report.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// Its name was not understood.
@@ -43,53 +43,53 @@ pub enum InspectError {
     Open(#[from] OpenError),
 }
 
-/// How a slot was found.
+/// The state in which a slot was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlotState {
-    /// A complete write.
+    /// It holds a complete write.
     Valid,
-    /// Never written.
+    /// It was never written.
     Blank,
-    /// An interrupted write; of no consequence.
+    /// It holds an interrupted write, which does no harm.
     Torn,
-    /// Not what was written.
+    /// Its content is not what was written.
     Damaged,
-    /// The leg gave an error.
+    /// Reading it failed.
     Unreadable,
-    /// Intact, but not to be understood: another format, a newer version, or nonsense.
+    /// It is intact but cannot be understood: another format, a newer version, or nonsense.
     Refused,
 }
 
 /// One slot of a superblock, lost list or page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Slot {
-    /// How it was found.
+    /// The state in which it was found.
     pub state: SlotState,
-    /// Its sequence, or the highest seen in it, where any is.
+    /// Its sequence, or the highest sequence seen in it, if any.
     pub sequence: Option<u64>,
-    /// What is wrong with it, if anything.
+    /// The problem with it, if any.
     pub problem: Option<String>,
 }
 
-/// A leg as another leg's superblock, or its own, records it.
+/// A leg as recorded in its own superblock or another leg's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LegView {
     /// Its slot.
     pub leg: u8,
     /// Its id.
     pub id: String,
-    /// The join epoch from which metadata speaks of it.
+    /// The join epoch from which metadata refers to it.
     pub join_epoch: u64,
-    /// Whether it is out.
+    /// True if it is out.
     pub out: bool,
-    /// Why it is out.
+    /// The reason why it is out.
     pub reason: Option<OutReason>,
-    /// The path by which it was last opened, or its NBD URI; empty if unknown.
+    /// The path or NBD URI by which it was last opened; empty if unknown.
     pub path: String,
-    /// Its device's model, empty if unknown.
+    /// Its device's model; empty if unknown.
     pub model: String,
-    /// Its device's serial number, empty if unknown.
+    /// Its device's serial number; empty if unknown.
     pub serial: String,
 }
 
@@ -98,7 +98,7 @@ pub struct LegView {
 pub struct AncestorView {
     /// The generation.
     pub generation: String,
-    /// The superblock sequence at which the next one took over.
+    /// The superblock sequence at which the next generation took over.
     pub sequence: u64,
 }
 
@@ -115,13 +115,13 @@ pub struct SuperblockView {
     pub region_bytes: u64,
     /// Its smallest request in bytes.
     pub block_bytes: u32,
-    /// Where the data begins, in bytes.
+    /// Offset of the data area in bytes.
     pub data_offset: u64,
-    /// How many bytes the leg needs.
+    /// Bytes that the leg needs.
     pub leg_bytes: u64,
-    /// When it was created, in seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub created: u64,
-    /// Which leg this is.
+    /// This leg's slot.
     pub leg: u8,
     /// This leg's id.
     pub leg_id: String,
@@ -129,22 +129,22 @@ pub struct SuperblockView {
     pub sequence: u64,
     /// The generation.
     pub generation: String,
-    /// The generations before, newest first.
+    /// The earlier generations, newest first.
     pub ancestry: Vec<AncestorView>,
-    /// Being served, or not closed when it last was.
+    /// True if the volume is being served or was not closed cleanly.
     pub open: bool,
     /// The volume's highest join epoch.
     pub join_epoch: u64,
-    /// The leg set, empty slots left out.
+    /// The legs, without empty slots.
     pub legs: Vec<LegView>,
 }
 
-/// What a leg's region table says of one leg.
+/// The regions in which a leg is not whole, by another leg's region table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotWhole {
     /// The leg.
     pub leg: u8,
-    /// The regions it is not whole in.
+    /// The regions.
     pub regions: Runs,
 }
 
@@ -155,57 +155,56 @@ pub struct BadSlot {
     pub page: u32,
     /// Its slot.
     pub slot: u8,
-    /// How it was found.
+    /// The slot's state and problem.
     pub found: Slot,
 }
 
-/// How many page slots were found in each state.
+/// The number of page slots in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SlotCounts {
-    /// Complete writes.
+    /// Slots with complete writes.
     pub valid: u32,
-    /// Never written.
+    /// Slots that were never written.
     pub blank: u32,
-    /// Interrupted writes.
+    /// Slots with interrupted writes.
     pub torn: u32,
-    /// Damaged.
+    /// Damaged slots.
     pub damaged: u32,
-    /// The leg gave an error.
+    /// Slots that could not be read.
     pub unreadable: u32,
-    /// Not understood.
+    /// Slots that could not be understood.
     pub refused: u32,
 }
 
-/// The region table of a leg: of each page the newest valid slot.
+/// The region table of a leg, read from the newest valid slot of each page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TableView {
-    /// How many regions the volume has.
+    /// The number of regions in the volume.
     pub regions: u32,
-    /// How many pages the table has.
+    /// The number of pages in the table.
     pub pages: u32,
-    /// The slots of all pages by their state.
+    /// The slots of all pages, counted by state.
     pub slots: SlotCounts,
     /// The first [`BAD_SLOTS_MAX`] slots that are neither valid nor torn.
     pub bad_slots: Vec<BadSlot>,
-    /// Regions of which nothing is known: neither slot of their page is valid.
+    /// Regions about which nothing is known, because neither slot of their page is valid.
     pub unknown: Runs,
-    /// Regions whose newest page may be the damaged one, so that what is said of them may be
-    /// out of date.
+    /// Regions whose newest page may be the damaged one, so that their entries may be out of date.
     pub doubtful: Runs,
     /// Dirty regions.
     pub dirty: Runs,
     /// Dirty regions by their authority.
     pub authorities: Vec<Authority>,
-    /// Regions not whole, for each leg that is not whole everywhere.
+    /// Regions that are not whole, for each leg that is not whole everywhere.
     pub not_whole: Vec<NotWhole>,
 }
 
-/// How many dirty regions a leg decides.
+/// The number of dirty regions for which a leg is the authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Authority {
     /// The leg.
     pub leg: u8,
-    /// How many.
+    /// The number of regions.
     pub regions: u64,
 }
 
@@ -223,32 +222,32 @@ pub struct LostExtent {
 pub struct LostView {
     /// Its slots.
     pub slots: [Slot; 2],
-    /// The extents of the newest valid slot; none where no slot is valid.
+    /// The extents in the newest valid slot; `None` if no slot is valid.
     pub extents: Option<Vec<LostExtent>>,
 }
 
-/// What a leg says.
+/// The report on one leg.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LegReport {
     /// The leg as named.
     pub path: String,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// The place of its metadata, if that is apart from its data. The data then begins at byte 0.
+    /// The place of its metadata if that is apart from its data, which then begins at byte 0.
     pub metadata: Option<MetadataPlace>,
-    /// A sentence with the right spec, if the path belongs to a leg that is named otherwise.
+    /// A sentence with the right spec, if the path belongs to a leg that has another one.
     pub otherwise: Option<String>,
-    /// Whether it is locked by a hemi; what is read may then be changing.
+    /// True if a hemi has locked it, so that the report may be of changing metadata.
     pub in_use: bool,
-    /// By which process, where the system tells.
+    /// The process that holds the lock, if the system tells.
     pub used_by: Option<u32>,
     /// The slots of its superblock.
     pub superblock_slots: [Slot; 2],
-    /// The newest valid one.
+    /// The newest valid superblock.
     pub superblock: Option<SuperblockView>,
-    /// Its region table, where there is a superblock that says how to find it.
+    /// Its region table, if a superblock tells where it is.
     pub table: Option<TableView>,
-    /// Its lost list, likewise.
+    /// Its lost list, if a superblock tells where it is.
     pub lost: Option<LostView>,
     #[serde(skip)]
     decoded: Option<Superblock>,
@@ -281,7 +280,7 @@ pub(crate) fn open(spec: &LegSpec) -> Result<OpenLeg, OpenError> {
     }
 }
 
-/// Reads all that is in front of the data area of the leg named `spec`; nothing if that cannot be
+/// Reads all bytes before the data area of the leg named `spec`. Returns none if they cannot be
 /// read.
 fn read_metadata(spec: &str, layout: &Layout) -> Vec<u8> {
     let Some(leg) = spec.parse().ok().and_then(|spec| open(&spec).ok()) else { return Vec::new() };
@@ -293,7 +292,7 @@ fn read_metadata(spec: &str, layout: &Layout) -> Vec<u8> {
     }
 }
 
-/// Inspects an opened leg. `paths` are where a lock would be.
+/// Inspects an opened leg. `paths` are the files that may be locked.
 pub fn inspect_leg(name: &str, leg: &dyn BlockingLeg, paths: &[PathBuf]) -> LegReport {
     let lock = paths.iter().find_map(|path| lock_owner(path));
     let (superblock_slots, decoded) = superblocks(leg);
@@ -335,7 +334,7 @@ fn read_block(leg: &dyn BlockingLeg, address: u64) -> Result<Block, Slot> {
     }
 }
 
-/// Both superblock slots, and the newer valid one.
+/// Reads both superblock slots. Returns their state and the newer valid superblock.
 fn superblocks(leg: &dyn BlockingLeg) -> ([Slot; 2], Option<Superblock>) {
     let mut newest: Option<Superblock> = None;
     let slots = [0, 1].map(|slot| {

@@ -1,9 +1,9 @@
-//! What other threads ask of the reactor.
+//! Messages from other threads to the reactor.
 //!
-//! Messages go through a bounded channel, and the reactor is woken; answers come back through
-//! the [`ReplyTo`] each message carries. What everybody wants to see all the time is not asked
-//! for: the reactor publishes a [`Snapshot`] several times a second, and at once when a leg or
-//! the volume changes its state.
+//! Messages go through a bounded channel, and the sender wakes the reactor. Answers come back through the
+//! [`ReplyTo`] that each message carries. Figures that everybody reads all the time are not requested: the
+//! reactor publishes a [`Snapshot`] several times a second, and at once when a leg or the volume changes its
+//! state.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -21,24 +21,24 @@ use crate::vhost::GuestMessage;
 use hemi_io::leg::{Injection, OpenLeg};
 use hemi_io::ring::Waker;
 
-/// Messages that may wait for the reactor.
+/// Maximum number of messages that wait for the reactor.
 pub const MESSAGES_MAX: usize = 64;
-/// How often the reactor publishes a snapshot, in nanoseconds.
+/// Interval at which the reactor publishes snapshots, in nanoseconds.
 pub const SNAPSHOT_INTERVAL: u64 = 250_000_000;
-/// Shortest time between two snapshots where something changed in between, in nanoseconds.
+/// Shortest time between two snapshots if something changed in between, in nanoseconds.
 pub const SNAPSHOT_GAP_MIN: u64 = 20_000_000;
 
-/// Where an answer goes. Called on the reactor's thread: it must not block (a oneshot
-/// channel's send does not).
+/// The receiver of an answer. It is called on the reactor's thread and must not block (the send of a oneshot
+/// channel does not).
 pub type ReplyTo<T> = Box<dyn FnOnce(T) + Send>;
 
-/// Why the reactor did not do what it was asked to.
+/// The reason why the reactor did not carry out a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReactorError {
     /// The engine refused or failed.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// No leg in that slot.
+    /// The slot holds no leg.
     #[error("slot {0} holds no leg")]
     NoSuchLeg(u8),
     /// Injection is off.
@@ -47,13 +47,13 @@ pub enum ReactorError {
     /// A leg could not be attached.
     #[error("the leg could not be attached: {0}")]
     Attach(String),
-    /// A leg does not answer and has I/O in flight, so that no other program could open it.
-    #[error("leg {0} does not answer and has I/O under way; another program could not open it")]
+    /// A leg does not answer and has I/O in flight, so no other program could open it.
+    #[error("leg {0} does not answer and has I/O in flight; another program could not open it")]
     LegSilent(u8),
-    /// Clients use TLS, and would be cut off.
+    /// Clients use TLS and would be disconnected.
     #[error("clients use TLS ({0}); no other program can go on with their connections")]
     WouldCut(u64),
-    /// The clients' requests are not answered.
+    /// The clients' requests were not answered in time.
     #[error("the clients' requests were not answered within {} ms", .0 / 1_000_000)]
     NotAtRest(u64),
     /// The requests of a block device could not be mapped.
@@ -67,100 +67,100 @@ pub enum ReactorError {
     Ended,
 }
 
-/// A wish for the reactor.
+/// A message to the reactor.
 pub enum ReactorMessage {
-    /// Run an engine command; answered when it is done, which can take long (scrub, detach).
+    /// Runs an engine command. The reply comes when the command is done, which can take long (scrub, detach).
     Command {
-        /// Which.
+        /// The command.
         command: Command,
-        /// Its outcome.
+        /// Receives its outcome.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
-    /// Put an opened, formatted leg into a slot that is empty or whose leg is out and gone,
-    /// and let it join.
+    /// Puts an opened, formatted leg into a slot that is empty, or whose leg is out and gone, and lets it
+    /// join.
     Attach {
-        /// Which slot.
+        /// The slot.
         leg: LegIndex,
         /// The leg.
         opened: Box<OpenLeg>,
-        /// What status calls it.
+        /// The name that status shows.
         name: String,
-        /// The id its superblock carries.
+        /// The id in its superblock.
         id: [u8; 16],
-        /// Answered once it has durably joined; it drains afterwards.
+        /// Receives the outcome once the leg has durably joined. It drains afterwards.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
-    /// Put a fault on a leg, where the volume allows it.
+    /// Injects a fault into a leg, if the volume allows it.
     Inject {
-        /// Which leg.
+        /// The slot.
         leg: LegIndex,
-        /// What.
+        /// The fault.
         injection: Injection,
-        /// Whether it was put.
+        /// Receives the outcome at once.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
-    /// Clients of each configured export come through these gates from now on.
+    /// Sets the gates through which clients of each configured export come from now on.
     SetGates {
-        /// One for each export, where it has TLS.
+        /// One entry for each export; `None` for an export without TLS.
         gates: Vec<Option<Arc<Gate>>>,
-        /// Answered at once.
+        /// Receives the outcome at once.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
-    /// Serve a block device as well.
+    /// Serves a block device as well.
     AttachDevice {
         /// The device, opened.
         opened: Box<OpenDevice>,
-        /// The reply, sent at once. The device's requests are taken from the end of the turn on.
+        /// Receives the outcome at once. The device's requests are taken from the end of the turn on.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
-    /// Serve the kernel's NBD client as well.
+    /// Serves the kernel's NBD client as well.
     ServeKernel {
         /// The socket and its device.
         socket: Box<KernelSocket>,
-        /// The reply, sent at once. The client's requests are taken from the end of the turn on.
+        /// Receives the outcome at once. The client's requests are taken from the end of the turn on.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
-    /// Tell when the connection of the kernel's NBD client that a predecessor had ends.
+    /// Reports the end of the connection that the kernel's NBD client had to a predecessor.
     WatchKernel {
-        /// The sender that is told then.
+        /// Receives a message when the connection ends.
         ended: SyncSender<()>,
-        /// The reply, sent at once: [`ReactorError::Busy`] if another sender is told already,
+        /// Receives the outcome at once: [`ReactorError::Busy`] if another sender is waiting already,
         /// [`ReactorError::Attach`] if there is no such connection.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
-    /// Carry out an order of the connection to a virtual machine.
+    /// Carries out an order of the connection to a virtual machine.
     Guest(GuestMessage),
-    /// Say when the block device has ended, after the kernel was asked to stop it.
+    /// Waits for the end of the block device, after the kernel was asked to stop it.
     AwaitDeviceEnd {
-        /// Answered then; at once if there is none.
+        /// Receives the outcome when it has ended, or at once if there is no block device.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
-    /// A mapping of the buffers has all its pages: register it.
+    /// Registers a mapping of the buffers, now that all its pages are populated.
     Populated {
         /// Which, in the order of [`hemi_io::arena::Arena::memory_mut`].
         mapping: usize,
     },
-    /// Count the regions by their condition, in so many cells of equal size as there are counts.
+    /// Counts the regions by condition, in `cells.len()` cells of equal size.
     Census {
         /// The cells, with all counts zero.
         cells: Vec<RegionCounts>,
-        /// The reply, sent once all are counted: [`ReactorError::Busy`] if others are being counted.
+        /// Receives the counts once all are made, or [`ReactorError::Busy`] if another census is being taken.
         reply: ReplyTo<Result<Census, ReactorError>>,
     },
-    /// Bring the clients to rest, close the volume and give both to another program.
+    /// Waits until no client request is in flight, closes the volume and hands both to another program.
     Upgrade {
-        /// The wishes of the operator.
+        /// The operator's wishes.
         wish: UpgradeWish,
-        /// The reply, sent once the clients are at rest, with no way back, or with the reason why
-        /// nothing has changed.
+        /// Receives the outcome once no client request is in flight and there is no way back, or the reason
+        /// why nothing has changed.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
-    /// Stop accepting, finish and drain for at most this many nanoseconds, close clean, end.
-    /// A second one shortens the first's time.
+    /// Stops accepting clients, finishes their requests, drains, closes the volume clean and ends. A second
+    /// one can only shorten the time left.
     Shutdown {
-        /// Bound on draining.
+        /// Time limit for draining, in nanoseconds.
         drain: u64,
-        /// Answered when the volume is closed.
+        /// Receives the outcome when the volume is closed.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
 }
@@ -187,7 +187,7 @@ impl std::fmt::Debug for ReactorMessage {
     }
 }
 
-/// Other threads' end of the line to the reactor. Cheap to clone.
+/// The sending side of the reactor's channel, for other threads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ReactorHandle {
     messages: SyncSender<ReactorMessage>,
@@ -196,7 +196,7 @@ pub struct ReactorHandle {
 }
 
 impl ReactorHandle {
-    /// A handle on the reactor that reads `messages` and publishes into `published`.
+    /// Returns a handle on the reactor that reads `messages` and publishes into `published`.
     pub(crate) fn new(
         messages: SyncSender<ReactorMessage>,
         waker: Waker,
@@ -205,8 +205,7 @@ impl ReactorHandle {
         ReactorHandle { messages, waker, published }
     }
 
-    /// Sends a message; does not block. A message that could not be sent is dropped, its
-    /// reply with it.
+    /// Sends a message without blocking. A message that cannot be sent is dropped, and its reply with it.
     pub fn send(&self, message: ReactorMessage) -> Result<(), ReactorError> {
         match self.messages.try_send(message) {
             Ok(()) => {
@@ -218,7 +217,7 @@ impl ReactorHandle {
         }
     }
 
-    /// Sends a message and blocks until it is answered; not for the reactor's thread.
+    /// Sends a message and blocks until it is answered. Not for the reactor's thread.
     ///
     /// # Errors
     /// The reactor's answer; [`ReactorError::Busy`] or [`ReactorError::Ended`] if it gives none.
@@ -231,7 +230,7 @@ impl ReactorHandle {
         answer()
     }
 
-    /// Waits like [`ReactorHandle::wait_for`], and also while the queue is full.
+    /// Like [`ReactorHandle::wait_for`], but waits while the queue is full.
     ///
     /// # Errors
     /// The reactor's answer; [`ReactorError::Ended`] if it gives none.
@@ -245,7 +244,7 @@ impl ReactorHandle {
         answer()
     }
 
-    /// The latest snapshot, at most [`SNAPSHOT_INTERVAL`] old while the reactor runs.
+    /// Returns the latest snapshot, at most [`SNAPSHOT_INTERVAL`] old while the reactor runs.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.published.load_full()
     }

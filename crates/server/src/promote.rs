@@ -1,12 +1,12 @@
-//! `hemi promote`: the operator's word that one leg decides alone.
+//! `hemi promote`: the operator decides that one leg decides alone.
 //!
-//! What recovery refuses to guess (P7) is decided here, offline, on one leg: every other leg
-//! is out from now on, what this leg knows it lacks is recorded as lost and fails to be read
-//! until it is written again, and a new generation begins, so that the others can only come
-//! back as legs that are filled anew. What is given up is told before anything is written.
+//! Recovery refuses to guess (P7). The operator decides here instead, offline and on one leg. Every other leg
+//! is out from now on. The extents that this leg knows it lacks are recorded as lost and cannot be read until
+//! they are written again. A new generation begins, so the other legs can only come back as new legs that are
+//! filled from scratch. The loss is reported before anything is written.
 //!
-//! The ledger that the leg relied on names regions in which the leg's pages do not know that it is behind. Once the promotion is durable no
-//! leg relies on it, and it is removed.
+//! The ledger that the leg relied on names regions in which the leg is behind although its own pages do not
+//! say so. Once the promotion is durable, no leg relies on the ledger, and it is removed.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,24 +27,24 @@ use hemi_io::leg::{FileOptions, OpenError, OpenLeg, Purpose};
 use hemi_io::probe::other_spec;
 use hemi_io::random;
 
-/// Why a leg was not promoted.
+/// The reason why a leg was not promoted.
 #[derive(Debug, thiserror::Error)]
 pub enum PromoteError {
-    /// It could not be opened.
+    /// The leg could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It holds nothing to go on from.
+    /// The leg holds nothing to go on from.
     #[error("{0}")]
     Refused(String),
-    /// It could not be read.
+    /// The leg could not be read.
     #[error("{leg}: its metadata could not be read: {source}")]
     Read {
         /// The leg.
         leg: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// It could not be written. A promotion cut short can be run again.
+    /// The leg could not be written. The promotion was cut short and can be run again.
     #[error(
         "{leg}: the promotion was interrupted: {source}. Nothing decides on this leg now; run \
          the command again"
@@ -52,21 +52,21 @@ pub enum PromoteError {
     Write {
         /// The leg.
         leg: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The ledger is in use, or this boot of the machine cannot be told.
+    /// The ledger is in use, or the current boot of the machine cannot be identified.
     #[error(transparent)]
     Ledger(LedgerFileError),
-    /// It is done, but for the ledger's file.
+    /// The leg is promoted, but the ledger's file could not be removed.
     #[error("{leg}: is promoted, and relies on no ledger any more: {source}")]
     LedgerLeft {
         /// The leg.
         leg: String,
-        /// Why.
+        /// The ledger's error.
         source: LedgerFileError,
     },
-    /// No random numbers.
+    /// The system returned no random bytes.
     #[error("the system returned no random bytes for the new generation: {0}")]
     Random(io::Error),
 }
@@ -74,36 +74,36 @@ pub enum PromoteError {
 /// A stretch of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stretch {
-    /// Where it begins, bytes.
+    /// Its offset in bytes.
     pub offset_bytes: u64,
-    /// How long it is, bytes.
+    /// Its length in bytes.
     pub length_bytes: u64,
 }
 
-/// Tells what a promotion knows by the ledger.
+/// The outcome of asking the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum LedgerAsked {
-    /// The leg relied on none: its pages tell all that there is to tell.
+    /// The leg relied on no ledger: its own pages are complete.
     NoneReliedOn,
-    /// The leg relied on one of an earlier boot of the machine, which ended then.
+    /// The leg relied on a ledger of an earlier boot of the machine, which ended with that boot.
     OfAnotherBoot,
-    /// It was read.
+    /// The ledger was read.
     Read {
-        /// Its file.
+        /// The ledger's file.
         path: PathBuf,
     },
-    /// The leg relied on one that is missing, or not to be believed. Which regions another leg had
-    /// taken over last is not known.
+    /// The ledger that the leg relied on is missing or invalid. It is unknown which regions another leg took
+    /// over last.
     Unknown {
-        /// What is wrong.
+        /// The problem.
         problem: String,
-        /// Where it was looked for.
+        /// The paths where it was looked for.
         looked_at: Vec<PathBuf>,
     },
 }
 
-/// What a promotion gives up.
+/// The data that a promotion gives up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PromotionReport {
     /// The volume's name.
@@ -112,27 +112,27 @@ pub struct PromotionReport {
     pub path: String,
     /// Its slot.
     pub leg: u8,
-    /// Whether the volume was closed cleanly as far as this leg knows.
+    /// True if the volume was closed cleanly, as far as this leg knows.
     pub closed: bool,
-    /// Slots of legs that are out from now on.
+    /// Slots of the legs that are out from now on.
     pub others: Vec<u8>,
-    /// What the leg knows it lacks, but for what the ledger calls complete: reads fail until it is
-    /// written again.
+    /// Extents that the leg knows it lacks, without those that the ledger calls complete. Reads fail until
+    /// they are written again.
     pub lacks: Vec<Stretch>,
-    /// The sum of these.
+    /// The sum of their lengths.
     pub lacks_bytes: u64,
-    /// Regions that may lack the newest writes: they were last being written under another leg's
-    /// authority, or by the ledger the leg is behind there. They can be read.
+    /// Regions that may lack the newest writes, because another leg had authority when they were last written
+    /// or because the ledger says that the leg is behind there. They can be read.
     pub uncertain: Vec<Stretch>,
     /// Number of these regions.
     pub uncertain_regions: u32,
-    /// Use that was made of the ledger.
+    /// The outcome of asking the ledger.
     pub ledger: LedgerAsked,
-    /// Size of a region, bytes.
+    /// Size of a region in bytes.
     pub region_bytes: u64,
 }
 
-/// A promotion that can be carried out. Holds the locks of the leg and of the ledger.
+/// A promotion that is ready to be carried out. It holds the locks of the leg and the ledger.
 pub struct PromotionPlan<'a> {
     opened: OpenLeg,
     ledgers: Ledgers<'a>,
@@ -141,11 +141,11 @@ pub struct PromotionPlan<'a> {
 }
 
 impl<'a> PromotionPlan<'a> {
-    /// Opens the leg and works out what its promotion means. Writes nothing.
+    /// Opens the leg and works out the effects of its promotion. Writes nothing.
     ///
     /// # Errors
     ///
-    /// The leg cannot be opened (in use, missing), or is not a leg of any volume; the volume's
+    /// Fails if the leg cannot be opened (in use, missing) or is not a leg of any volume, or if the volume's
     /// ledger is in use.
     pub fn new(
         spec: &LegSpec,
@@ -159,7 +159,7 @@ impl<'a> PromotionPlan<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`PromotionPlan::new`].
+    /// As for [`PromotionPlan::new`].
     pub(crate) fn of(
         spec: &LegSpec,
         opened: OpenLeg,
@@ -199,33 +199,33 @@ impl<'a> PromotionPlan<'a> {
         &self.opened
     }
 
-    /// What is given up.
+    /// Returns the report on the data given up.
     pub fn report(&self) -> &PromotionReport {
         &self.report
     }
 
-    /// Carries it out.
+    /// Carries out the promotion.
     ///
     /// # Errors
     ///
-    /// [`PromoteError::Write`]; the leg then decides nothing until the command is run again.
-    /// [`PromoteError::LedgerLeft`] if all is done but that.
+    /// [`PromoteError::Write`] if a write failed: the leg then decides nothing until the command is run
+    /// again. [`PromoteError::LedgerLeft`] if only the removal of the ledger failed.
     pub fn carry_out(self) -> Result<PromotionReport, PromoteError> {
         let fail = |source| PromoteError::Write { leg: self.report.path.clone(), source };
         for (address, block) in &self.promotion.writes {
-            // Each is durable before the next: what is lacking is recorded before the leg
-            // may decide.
+            // Each write is durable before the next, so the missing extents are recorded before the leg may
+            // decide.
             self.opened.write_at(*address, &block[..]).map_err(fail)?;
             self.opened.flush().map_err(fail)?;
         }
-        // Not before: a promotion cut short asks it again.
+        // The ledger is removed last: a promotion cut short reads it again.
         let leg = self.report.path.clone();
         self.ledgers.remove().map_err(|source| PromoteError::LedgerLeft { leg, source })?;
         Ok(self.report)
     }
 }
 
-/// Puts what became of the ledger's word into a report.
+/// Describes in the report how the ledger was used.
 fn asked(
     promotion: &Promotion,
     unreadable: Option<LedgerFileError>,
@@ -250,11 +250,11 @@ fn asked(
     }
 }
 
-/// The leg's bytes from its beginning to the data area, or to its end if that comes before.
+/// Reads the leg from its beginning to the data area, or to its end if that comes first.
 fn read_metadata(opened: &OpenLeg, spec: &LegSpec) -> Result<Vec<u8>, PromoteError> {
     let path = opened.description();
     let read = |length: u64| {
-        // Metadata of the largest volume is far below the address space.
+        // The metadata of the largest volume is far smaller than the address space.
         let mut bytes = vec![0; usize::try_from(length.min(opened.size())).unwrap_or(usize::MAX)];
         opened
             .read_at(0, &mut bytes)
@@ -266,7 +266,7 @@ fn read_metadata(opened: &OpenLeg, spec: &LegSpec) -> Result<Vec<u8>, PromoteErr
     read(length)
 }
 
-/// Returns an error that says that a path is not a leg, or names its right spec.
+/// Returns an error that says that a path is not a leg or names its right spec.
 fn not_a_leg(spec: &LegSpec, path: &str, error: SuperblockError) -> PromoteError {
     PromoteError::Refused(other_spec(spec).unwrap_or_else(|| format!("{path}: {error}")))
 }

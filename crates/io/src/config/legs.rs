@@ -1,5 +1,4 @@
-//! Which device a leg is on: the spec string of the command line and its table in a
-//! configuration file.
+//! The device of a leg: its spec string on the command line and its table in a configuration file.
 
 use std::fmt;
 use std::io;
@@ -14,26 +13,25 @@ use serde::{Serialize, Serializer};
 use super::ConfigError;
 use hemi_units::{Size, Time};
 
-/// Default stripe unit: one region of the smallest size, the largest I/O that a drain
-/// splits anyway.
+/// Default stripe unit: the smallest region size, at which a drain splits its I/O anyway.
 pub const STRIPE_CHUNK_DEFAULT: Size = Size::kib(64);
-/// Smallest stripe unit: a device's largest common logical block.
+/// Smallest stripe unit: the largest common logical block of devices.
 pub const STRIPE_CHUNK_MIN: Size = Size::kib(4);
 /// Largest stripe unit.
 pub const STRIPE_CHUNK_MAX: Size = Size::mib(64);
-/// Most devices in one stripe.
+/// Maximum number of devices in one stripe.
 pub const STRIPE_WIDTH_MAX: usize = 16;
 /// NBD's registered port.
 pub const NBD_PORT: u16 = hemi_nbd::uri::DEFAULT_PORT;
 
-/// Where a leg's bytes are.
+/// The place of a leg's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LegSpec {
     /// A regular file or a block device.
     Path(PathBuf),
     /// Several files or block devices, striped.
     Stripe {
-        /// The devices, in stripe order (which must stay the same).
+        /// The devices in stripe order, which must never change.
         paths: Vec<PathBuf>,
         /// Stripe unit: a power of two from [`STRIPE_CHUNK_MIN`] to [`STRIPE_CHUNK_MAX`].
         chunk: Size,
@@ -49,33 +47,33 @@ pub enum LegSpec {
     },
     /// An NBD export over TCP.
     NbdTcp {
-        /// Host name or address (an IPv6 address without its brackets).
+        /// Host name or address (an IPv6 address has no brackets).
         host: String,
-        /// Port.
+        /// The TCP port.
         port: u16,
         /// Export name; empty is the server's default export.
         export: String,
-        /// TLS, with `nbds://`.
+        /// The TLS part of the URI, if its scheme is `nbds://`.
         tls: Option<UriTls>,
     },
     /// An NBD export over a unix socket.
     NbdUnix {
-        /// Socket.
+        /// Path of the socket.
         socket: PathBuf,
         /// Export name; empty is the server's default export.
         export: String,
-        /// TLS, with `nbds+unix://`.
+        /// The TLS part of the URI, if its scheme is `nbds+unix://`.
         tls: Option<UriTls>,
     },
 }
 
-/// What an `nbds` URI says of TLS.
+/// The TLS parameters of an `nbds` URI.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UriTls {
-    /// `tls-certificates`: a folder with `ca-cert.pem`, and `client-cert.pem` with
-    /// `client-key.pem` if we have a certificate of our own.
+    /// `tls-certificates`: a directory with `ca-cert.pem`, and with `client-cert.pem` and `client-key.pem` if
+    /// hemi has a certificate of its own.
     pub certificates: Option<PathBuf>,
-    /// `tls-hostname`: the name the server's certificate must be of, if not the host's.
+    /// `tls-hostname`: the name that the server's certificate must carry, if not the host's.
     pub hostname: Option<String>,
 }
 
@@ -83,24 +81,23 @@ pub struct UriTls {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct LegTls {
-    /// Authorities of which the server's certificate must be; without, those the machine
-    /// trusts.
+    /// Authorities that may sign the server's certificate. Default: those that the machine trusts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// Our own certificate chain, for servers that ask for one.
+    /// hemi's own certificate chain, for servers that ask for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
-    /// Its private key.
+    /// The private key of `cert`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// The name the server's certificate must be of; the host's of the URI without, and
-    /// `localhost` for a unix socket.
+    /// The name that the server's certificate must carry. Default: the URI's host, or `localhost` for a unix
+    /// socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
 }
 
 impl LegTls {
-    /// What the URI says, and the table where it says something.
+    /// Combines the URI's parameters with the table's, which take precedence.
     pub fn merged(uri: &UriTls, table: Option<&LegTls>) -> LegTls {
         let mut merged = LegTls::default();
         if let Some(folder) = &uri.certificates {
@@ -123,12 +120,12 @@ impl LegTls {
 }
 
 impl LegSpec {
-    /// Whether the leg is reached over a network or a socket, so that fencing applies.
+    /// Returns true if the leg is reached over a network or a socket, so that fencing applies.
     pub fn is_remote(&self) -> bool {
         matches!(self, LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. })
     }
 
-    /// What its URI says of TLS, if it is reached through TLS.
+    /// Returns the TLS parameters of its URI, if it is reached through TLS.
     pub fn tls(&self) -> Option<&UriTls> {
         match self {
             LegSpec::NbdTcp { tls, .. } | LegSpec::NbdUnix { tls, .. } => tls.as_ref(),
@@ -139,7 +136,7 @@ impl LegSpec {
         }
     }
 
-    /// The local files or devices of the leg, none for a remote one.
+    /// Returns the local files or devices of the leg; empty for a remote one.
     pub fn paths(&self) -> &[PathBuf] {
         match self {
             LegSpec::Path(path) | LegSpec::End(path) => std::slice::from_ref(path),
@@ -149,8 +146,8 @@ impl LegSpec {
         }
     }
 
-    /// Returns true if the leg's data begins at the first byte of its file or device, with the
-    /// metadata elsewhere.
+    /// Returns true if the leg's data begins at the first byte of its file or device and its metadata is
+    /// elsewhere.
     pub fn is_apart(&self) -> bool {
         matches!(self, LegSpec::End(_) | LegSpec::External { .. })
     }
@@ -158,7 +155,7 @@ impl LegSpec {
     /// Returns the same leg with absolute paths, for a process in another directory.
     ///
     /// # Errors
-    /// The current directory is not known.
+    /// Fails if the current directory is unknown.
     pub fn absolute(&self) -> io::Result<LegSpec> {
         let full = |path: &PathBuf| std::path::absolute(path);
         let secure = |tls: &Option<UriTls>| -> io::Result<Option<UriTls>> {
@@ -195,7 +192,7 @@ impl fmt::Display for LegSpec {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LegSpec::Path(path) => match path.to_str() {
-                // A path that looks like another kind of spec needs the prefix to come back.
+                // A path that looks like another kind of spec needs the prefix to be parsed as a path again.
                 Some(text) if has_scheme(text) => write!(formatter, "file:{text}"),
                 _ => write!(formatter, "{}", path.display()),
             },
@@ -223,13 +220,13 @@ impl fmt::Display for LegSpec {
     }
 }
 
-/// Why a leg spec was not understood.
+/// The reason why a leg spec was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("leg `{spec}`: {reason}")]
 pub struct LegSpecError {
     /// The spec as given.
     pub spec: String,
-    /// What is wrong with it and what would be right.
+    /// The problem, and what would be right.
     pub reason: String,
 }
 
@@ -339,7 +336,7 @@ fn nbd(uri: &str) -> Result<LegSpec, String> {
     })
 }
 
-/// The URI of an export.
+/// Returns the URI of an export.
 fn uri(address: Address, export: &str, tls: Option<&UriTls>) -> NbdUri {
     let certificates = tls.and_then(|tls| tls.certificates.as_ref());
     NbdUri {
@@ -366,37 +363,36 @@ impl<'de> Deserialize<'de> for LegSpec {
 
 /// One leg of the volume as configured.
 ///
-/// In a file either the spec string alone or a table.
+/// A file gives either the spec string alone or a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LegConfig {
-    /// Where its bytes are.
+    /// The place of its bytes.
     pub path: LegSpec,
-    /// What status, logs and metrics call it. Default: the spec.
+    /// Its name in status, logs and metrics. Default: the spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Remote legs only: how long after a lost session its writes are taken as still able
-    /// to land. Default: [`crate::leg::nbd::QUARANTINE_DEFAULT`].
+    /// Remote legs only: the time after the loss of a session during which its writes may still land.
+    /// Default: [`crate::leg::nbd::QUARANTINE_DEFAULT`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<Time>,
-    /// Remote legs only: connections to use where the export lets them share one cache
-    /// (`CAN_MULTI_CONN`), 1 to [`crate::leg::nbd::CONNECTIONS_MAX`]. Default 1.
+    /// Remote legs only: the number of connections if the export lets them share one cache
+    /// (`CAN_MULTI_CONN`), 1 to [`crate::leg::nbd::CONNECTIONS_MAX`]. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u8>,
-    /// Local legs only: whether to bypass the page cache (O_DIRECT). Default true.
+    /// Local legs only: true to bypass the page cache (O_DIRECT). Default: true.
     pub direct: bool,
-    /// Legs with an `nbds` URI only: what the server is judged by and what it is shown.
-    /// Comes on top of what the URI says.
+    /// Legs with an `nbds` URI only: TLS parameters. They take precedence over those of the URI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<LegTls>,
 }
 
 impl LegConfig {
-    /// A leg with the defaults.
+    /// Returns a leg with default options.
     pub fn new(path: LegSpec) -> LegConfig {
         LegConfig { path, name: None, quarantine: None, connections: None, direct: true, tls: None }
     }
 
-    /// Whether its options go with its kind; `prefix` is what errors call it.
+    /// Checks that its options suit its kind. `prefix` is its name in errors.
     ///
     /// # Errors
     ///
@@ -436,7 +432,7 @@ impl LegConfig {
         Ok(())
     }
 
-    /// What to call it: its name, else its spec.
+    /// Returns its name, or its spec if it has none.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.path.to_string())
     }

@@ -1,7 +1,7 @@
-//! The JSON of the control API: what `GET /v1/status` answers and what requests carry.
+//! The JSON of the control API: the answer of `GET /v1/status` and the bodies of requests.
 //!
-//! `docs/control-api.md` is its reference. Times end in `_ns` (nanoseconds), sizes in
-//! `_bytes`. Fields are added, not renamed: readers must ignore those they do not know.
+//! `docs/control-api.md` is its reference. Times end in `_ns` (nanoseconds), sizes in `_bytes`. Fields are
+//! added but never renamed. Readers must ignore fields they do not know.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,10 +24,10 @@ use crate::opening::GivenUp;
 use hemi_io::config::legs::LegConfig;
 use hemi_units::Time;
 
-/// A latency distribution. Quantiles are at most 25 % high (bucket ends).
+/// A latency distribution. Quantiles are bucket ends, so they are at most 25 % too high.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many.
+    /// The number of samples.
     pub count: u64,
     /// Mean.
     pub mean_ns: u64,
@@ -37,23 +37,23 @@ pub struct Latency {
     pub p99_ns: u64,
     /// 99.9 % quantile.
     pub p999_ns: u64,
-    /// The longest (`recent`: its bucket's end).
+    /// The maximum (in `recent`: the end of its bucket).
     pub max_ns: u64,
 }
 
-/// A latency since the volume was opened and over the last seconds.
+/// Latencies over the last seconds and since the volume was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latencies {
-    /// Over the last [`VolumeStatus::recent_ns`].
+    /// Latency over the last [`VolumeStatus::recent_ns`].
     pub recent: Latency,
-    /// Since the volume was opened.
+    /// Latency since the volume was opened.
     pub total: Latency,
 }
 
 /// One leg.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegStatus {
-    /// Slot.
+    /// The leg's slot.
     pub leg: u8,
     /// Its name, or its spec if it has none.
     pub name: String,
@@ -61,15 +61,15 @@ pub struct LegStatus {
     pub path: String,
     /// Condition.
     pub state: LegState,
-    /// How long it has been in that condition; `null` if since the volume was opened.
+    /// Time since it entered that state; `null` if it has been in it since the volume was opened.
     pub state_age_ns: Option<u64>,
-    /// Why it is out, if it is.
+    /// The reason why it is out, if it is.
     pub out_reason: Option<OutReason>,
-    /// Whether it is steadily later than the fastest leg.
+    /// True if it is steadily slower than the fastest leg.
     pub slow: bool,
     /// Acknowledged bytes it lacks.
     pub owed_bytes: u64,
-    /// Of these, bytes owed as whole regions.
+    /// The part of `owed_bytes` that is owed as whole regions.
     pub owed_region_bytes: u64,
     /// Age of the oldest exact debt.
     pub owed_age_ns: u64,
@@ -105,31 +105,31 @@ pub struct LegStatus {
     pub metadata_writes: u64,
     /// I/O errors.
     pub errors: u64,
-    /// Dirty regions whose authority it is.
+    /// Dirty regions for which this leg is the authority.
     pub authority_regions: u32,
-    /// Time until it owes nothing, if that goes on as it has; `null` if it owes nothing, or if it is
-    /// not known or does not get less.
+    /// Estimated time until it owes nothing, at the current rate; `null` if it owes nothing, if the rate is
+    /// unknown, or if the debt is not shrinking.
     #[serde(default)]
     pub remaining_ns: Option<u64>,
-    /// Bytes of what it owes that are paid a second; `null` if it owes nothing, or if it is not known.
+    /// Rate at which its debt is paid, in bytes per second; `null` if it owes nothing or the rate is unknown.
     #[serde(default)]
     pub drain_bytes_per_s: Option<u64>,
-    /// The part of a rebuild that is done; `null` if it owes no whole regions.
+    /// Progress of its rebuild, in thousandths; `null` if it owes no whole regions.
     #[serde(default)]
     pub progress_permille: Option<u16>,
-    /// Injected faults, if there are any.
+    /// The faults injected into it, if any.
     #[serde(default)]
     pub injected: Option<Injected>,
-    /// The reason why a remote leg has no session, unless it has one. It is tried again all the time.
+    /// The reason why a remote leg has no session; `null` while it has one. hemi keeps trying to reconnect.
     #[serde(default)]
     pub no_session: Option<String>,
-    /// The drive behind it that needs attention first; `null` until it has been looked up.
+    /// The drive behind it that most needs attention; `null` until it has been looked up.
     #[serde(default)]
     pub drive: Option<DriveStatus>,
-    /// Every drive behind it.
+    /// All drives behind it.
     #[serde(default)]
     pub drives: Vec<DriveStatus>,
-    /// The judgement that it is slower than its kind should be, or than it was.
+    /// The verdict that it is slower than its kind should be, or than it used to be.
     #[serde(default)]
     pub verdict: Option<Verdict>,
 }
@@ -137,17 +137,17 @@ pub struct LegStatus {
 /// The faults injected into a leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Injected {
-    /// How long the freeze still lasts.
+    /// Remaining time of the freeze.
     pub frozen_for_ns: u64,
-    /// What every I/O is delayed by.
+    /// Delay added to every I/O.
     pub delay_ns: u64,
-    /// Reads that fail, of a thousand.
+    /// Reads that fail, per thousand.
     pub read_errors_permille: u16,
-    /// Writes that fail, of a thousand.
+    /// Writes that fail, per thousand.
     pub write_errors_permille: u16,
-    /// Flushes that fail, of a thousand.
+    /// Flushes that fail, per thousand.
     pub flush_errors_permille: u16,
-    /// I/O being held back.
+    /// I/Os being held back.
     pub held: u64,
     /// Stalls of single requests.
     pub stalls: Option<InjectedStalls>,
@@ -156,26 +156,26 @@ pub struct Injected {
 /// A schedule of stalls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectedStalls {
-    /// What chance comes from.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// The phase in force, from 1; `null` once the last is over.
+    /// The current phase, counted from 1; `null` once the last one is over.
     pub phase: Option<u64>,
-    /// How many there are.
+    /// The number of phases.
     pub phases: u64,
-    /// How long the phase still lasts; `null` without an end.
+    /// Remaining time of the current phase; `null` if it has no end.
     pub phase_left_ns: Option<u64>,
     /// Reads since the schedule began.
     pub reads: StallCount,
-    /// Writes and all else since then.
+    /// Writes and all other requests since the schedule began.
     pub writes: StallCount,
 }
 
-/// Requests while a schedule of stalls was in force.
+/// Counts of requests while a schedule of stalls was in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StallCount {
-    /// All.
+    /// All requests.
     pub seen: u64,
-    /// Those that stalled.
+    /// Requests that stalled.
     pub stalled: u64,
 }
 
@@ -208,7 +208,7 @@ impl From<hemi_stalls::Progress> for InjectedStalls {
     }
 }
 
-/// Why a leg is out, as in [`hemi_engine::io::OutReason`].
+/// The reason why a leg is out, as in [`hemi_engine::io::OutReason`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutReason {
@@ -239,11 +239,11 @@ impl From<hemi_engine::io::OutReason> for OutReason {
 /// Acknowledged data held by one leg only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exposure {
-    /// Now.
+    /// Bytes exposed now.
     pub bytes: u64,
-    /// Age of the oldest.
+    /// Age of the oldest exposed write.
     pub age_ns: u64,
-    /// The most since the volume was opened.
+    /// The highest number of exposed bytes since the volume was opened.
     pub peak_bytes: u64,
     /// Bound on the bytes.
     pub bound_bytes: u64,
@@ -251,16 +251,16 @@ pub struct Exposure {
     pub bound_age_ns: u64,
     /// What happens at the bound.
     pub mode: ExposureMode,
-    /// Whether writers are being held back.
+    /// True while writers are held back.
     pub throttling: bool,
 }
 
-/// What clients see.
+/// The volume as clients see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientStatus {
     /// Connections.
     pub connections: Connections,
-    /// Requests under way.
+    /// Requests in flight.
     pub requests: u32,
     /// Requests that failed.
     pub failed: u64,
@@ -275,12 +275,12 @@ pub struct ClientStatus {
     pub flushes: Latencies,
 }
 
-/// What the engine did since the volume was opened.
+/// The engine's counters since the volume was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineCounters {
     /// Dirty regions now.
     pub dirty_regions: u32,
-    /// Armed regions of these: dirty, and nothing written there since every whole leg had flushed it.
+    /// The armed ones among the dirty regions: not written since every whole leg flushed them.
     pub armed_regions: u32,
     /// Regions made dirty.
     pub regions_dirtied: u64,
@@ -299,24 +299,24 @@ pub struct EngineCounters {
 /// The last or running scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubStatus {
-    /// Whether one runs.
+    /// True while one runs.
     pub running: bool,
-    /// Bytes compared by the running one.
+    /// Bytes compared so far by the running one.
     pub compared_bytes: u64,
-    /// Bytes it will compare.
+    /// Bytes the running one will compare in total.
     pub total_bytes: u64,
-    /// Bytes found different by the last or running one.
+    /// Bytes found to differ by the running or last one.
     pub mismatched_bytes: u64,
-    /// The part of the running one that is done; `null` if none runs.
+    /// Progress of the running one, in thousandths; `null` if none runs.
     #[serde(default)]
     pub permille: Option<u16>,
-    /// Time until the running one ends, if it goes on so; `null` if none runs, or if it is not known.
+    /// Estimated time until the running one ends; `null` if none runs or the time is unknown.
     #[serde(default)]
     pub remaining_ns: Option<u64>,
-    /// Bytes that the running one compares a second; `null` if none runs, or if it is not known.
+    /// Bytes per second that the running one compares; `null` if none runs or the rate is unknown.
     #[serde(default)]
     pub bytes_per_s: Option<u64>,
-    /// The last one that has ended, before this start of hemi as well; `null` if none is known.
+    /// The last one that ended, even if before this start of hemi; `null` if none is known.
     #[serde(default)]
     pub last: Option<LastScrub>,
 }
@@ -324,24 +324,24 @@ pub struct ScrubStatus {
 /// A scrub that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastScrub {
-    /// The time of its end, in milliseconds since 1970.
+    /// Time at which it ended, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Bytes found different.
+    /// Bytes found to differ.
     pub mismatched_bytes: u64,
     /// True if it rewrote extents that differed.
     pub repaired: bool,
-    /// Time that it took.
+    /// Its duration.
     pub took_ns: u64,
-    /// True if it was stopped before its end.
+    /// True if it was stopped early.
     pub stopped: bool,
 }
 
-/// A promise that does not hold in full at the moment, in words.
+/// A promise that does not fully hold at the moment, in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Risk {
-    /// Which: `P1` to `P8`.
+    /// The promise, `P1` to `P8`.
     pub promise: String,
-    /// What is at risk, and what would make it so.
+    /// The data at risk, and the event that would lose it.
     pub text: String,
 }
 
@@ -351,7 +351,7 @@ pub struct Risk {
 pub enum Health {
     /// Every leg is in and answers.
     Healthy,
-    /// Clients are served, with less than all legs.
+    /// Clients are served, but not every leg is in and answers.
     Degraded,
     /// Clients are not served.
     #[default]
@@ -365,27 +365,27 @@ pub struct VolumeStatus {
     pub version: String,
     /// The volume's name.
     pub name: String,
-    /// Its id, as a UUID is written.
+    /// Its id in UUID notation.
     pub id: String,
-    /// Its size.
+    /// Its size in bytes.
     pub size_bytes: u64,
-    /// Smallest request.
+    /// Smallest request, in bytes.
     pub block_bytes: u32,
     /// Region size.
     pub region_bytes: u64,
     /// The ledger's file, or the reason why there is none.
     #[serde(default)]
     pub ledger: LedgerStatus,
-    /// The block device that it is; `null` if it is none.
+    /// The block device through which it is attached; `null` if there is none.
     #[serde(default)]
     pub device: Option<String>,
-    /// The loss that this start accepted to go on without missing legs; `null` if there was none.
+    /// The loss that this start accepted in order to go on without missing legs; `null` if there was none.
     #[serde(default)]
     pub given_up: Option<GivenUp>,
-    /// The configuration file that it was started from; `null` if there was none.
+    /// The configuration file it was started from; `null` if there was none.
     #[serde(default)]
     pub config_file: Option<PathBuf>,
-    /// Where it is in its life.
+    /// The stage of its life.
     pub phase: Phase,
     /// Health in one word.
     pub health: Health,
@@ -395,41 +395,41 @@ pub struct VolumeStatus {
     pub uptime_ns: u64,
     /// Age of these figures.
     pub age_ns: u64,
-    /// Span of the `recent` latencies.
+    /// The span that the `recent` latencies cover.
     pub recent_ns: u64,
-    /// Whether only one leg is in.
+    /// True if only one leg is in.
     pub degraded: bool,
-    /// Whether every leg is whole and identical.
+    /// True if all legs are whole and identical.
     pub converged: bool,
-    /// Acknowledged bytes no leg holds any more: reads fail until they are rewritten.
+    /// Acknowledged bytes that no leg holds any more. Reads of them fail until they are rewritten.
     pub lost_bytes: u64,
     /// Every slot in use.
     pub legs: Vec<LegStatus>,
     /// Acknowledged data held by one leg only.
     pub exposure: Exposure,
-    /// What clients see.
+    /// The volume as clients see it.
     pub clients: ClientStatus,
-    /// What the engine did.
+    /// The engine's counters.
     pub engine: EngineCounters,
-    /// Scrub.
+    /// The last or running scrub.
     pub scrub: ScrubStatus,
     /// Payload memory.
     pub buffers: BufferUse,
-    /// A report of what was taken over from the program that this one replaced; `null` if it replaced none.
+    /// What this process took over from the program it replaced; `null` if it replaced none.
     #[serde(default)]
     pub taken_over: Option<HandoverReport>,
-    /// Promises that do not hold in full now, in words.
+    /// Promises that do not fully hold now, in words.
     pub risks: Vec<Risk>,
-    /// The time of this answer, unix milliseconds.
+    /// Time of this answer, in milliseconds since 1970.
     #[serde(default)]
     pub at_ms: u64,
-    /// Stall hidden from clients.
+    /// Stall time hidden from clients.
     #[serde(default)]
     pub hidden: HiddenStall,
-    /// The process's own use of the machine.
+    /// This process's own resource usage.
     #[serde(default)]
     pub process: ProcessStatus,
-    /// All of it in one sentence.
+    /// The whole status in one sentence.
     #[serde(default)]
     pub summary: Summary,
 }
@@ -438,15 +438,15 @@ pub struct VolumeStatus {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddLeg {
-    /// Slot; the first free one without it.
+    /// The slot. Default: the first free one.
     #[serde(default)]
     pub leg: Option<u8>,
     /// The new leg: a spec or a table as in the configuration.
     pub config: LegConfig,
-    /// Whether what is on it may be overwritten.
+    /// True if the content of the device may be overwritten.
     #[serde(default)]
     pub wipe: bool,
-    /// The share of its drive that stays unused, as `20%`.
+    /// The share of its drive to leave unused, such as `20%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare: Option<Share>,
 }
@@ -459,10 +459,10 @@ pub struct ReplaceLeg {
     pub leg: u8,
     /// The new leg: a spec or a table as in the configuration.
     pub config: LegConfig,
-    /// Whether what is on it may be overwritten.
+    /// True if the content of the device may be overwritten.
     #[serde(default)]
     pub wipe: bool,
-    /// The share of its drive that stays unused, as `20%`.
+    /// The share of its drive to leave unused, such as `20%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare: Option<Share>,
 }
@@ -473,7 +473,7 @@ pub struct ReplaceLeg {
 pub struct AttachLeg {
     /// The leg: a spec or a table as in the configuration.
     pub config: LegConfig,
-    /// Whether what was written to it since it was detached may be overwritten.
+    /// True if data written to it since it was detached may be overwritten.
     #[serde(default)]
     pub wipe: bool,
 }
@@ -486,7 +486,7 @@ pub struct OneLeg {
     pub leg: u8,
 }
 
-/// `POST /v1/reload`, `/v1/device/attach` and `/v1/device/detach`: nothing is to be said.
+/// `POST /v1/reload`, `/v1/device/attach` and `/v1/device/detach`: no parameters.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Empty {}
@@ -503,13 +503,13 @@ pub struct AttachDevice {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scrub {
-    /// Whether to rewrite what differs.
+    /// True to rewrite the extents that differ.
     pub repair: bool,
-    /// Stop the running scrub instead.
+    /// True to stop the running scrub instead.
     pub stop: bool,
 }
 
-/// `POST /v1/set`: one key, or several.
+/// `POST /v1/set`: one key or several.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Set {
@@ -519,7 +519,7 @@ pub struct Set {
     /// Its value: text, a number, or true or false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<serde_json::Value>,
-    /// Several keys with their values. They change together, or not at all.
+    /// Several keys with their values. All of them change, or none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, serde_json::Value>,
 }
@@ -538,7 +538,7 @@ pub struct Inject {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Shutdown {
-    /// How long to drain; `drain_on_stop` without it.
+    /// Time limit for draining. Default: `drain_on_stop`.
     pub drain: Option<Time>,
 }
 
@@ -546,10 +546,10 @@ pub struct Shutdown {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Upgrade {
-    /// The program that goes on. Default: the file that the running one was started from.
+    /// The program that takes over. Default: the file that the running one was started from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binary: Option<PathBuf>,
-    /// True if clients that cannot be handed over may be cut off.
+    /// True if clients that cannot be handed over may be disconnected.
     pub force: bool,
 }
 
@@ -557,19 +557,19 @@ pub struct Upgrade {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Grow {
-    /// The size. Default: as large as the legs allow.
+    /// The new size. Default: as large as the legs allow.
     pub to: GrowTo,
-    /// True if clients that cannot be handed over may be cut off.
+    /// True if clients that cannot be handed over may be disconnected.
     pub force: bool,
 }
 
-/// Every answer with a status code of 400 or more.
+/// The body of every answer with a status code of 400 or more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// Why, in one word.
+    /// The reason, in one word.
     pub error: RefusalKind,
-    /// What is wrong, naming the thing and its value.
+    /// The problem, naming the thing and its value.
     pub what: String,
-    /// What to do about it.
+    /// The way out.
     pub way_out: String,
 }

@@ -1,5 +1,5 @@
-//! Where sockets are: the run directory, and unix listeners that replace a dead
-//! predecessor's file but never a living one's.
+//! Socket paths in the run directory, and unix listeners that replace the socket file of a dead predecessor
+//! but never that of a live one.
 
 use std::fmt;
 use std::io;
@@ -14,11 +14,11 @@ use hemi_io::process;
 
 /// The run directory of a system service.
 pub const SYSTEM_RUN_DIRECTORY: &str = "/run/hemi";
-/// Mode of the control socket: it can stop the volume and read its figures.
+/// Mode of the control socket, through which the volume can be read and stopped.
 pub const CONTROL_MODE: u32 = 0o600;
 /// Mode of a directory created for sockets.
 const DIRECTORY_MODE: u32 = 0o755;
-/// Longest path of a unix socket in bytes: `sun_path` less its closing NUL.
+/// Longest path of a unix socket in bytes: `sun_path` without its closing NUL.
 pub const SOCKET_PATH_MAX: usize = 107;
 
 /// A socket that a volume has in the run directory.
@@ -31,7 +31,7 @@ pub enum VolumeSocket {
 }
 
 impl VolumeSocket {
-    /// The extension of its file.
+    /// Returns the extension of its file.
     pub const fn extension(self) -> &'static str {
         match self {
             VolumeSocket::Control => "sock",
@@ -39,14 +39,14 @@ impl VolumeSocket {
         }
     }
 
-    /// Returns its path in `directory`. The volume's name comes from a disk, so it is made a
-    /// plain file name first: the path never leaves the directory.
+    /// Returns its path in `directory`. The volume's name comes from a disk, so it is first made a plain file
+    /// name and the path cannot leave the directory.
     pub fn path(self, directory: &Path, volume: &str) -> PathBuf {
         directory.join(format!("{}.{}", file_stem(volume), self.extension()))
     }
 }
 
-/// Why a socket could not be had.
+/// The reason why a socket could not be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Neither run directory can be used.
@@ -76,10 +76,10 @@ pub enum SocketError {
         path: PathBuf,
         /// The option that names it.
         option: &'static str,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// Somebody answers there.
+    /// Another process answers there.
     #[error("{} is in use: another process listens there; name another with {option}", path.display())]
     InUse {
         /// The path.
@@ -87,7 +87,7 @@ pub enum SocketError {
         /// The option that names it.
         option: &'static str,
     },
-    /// What is there is no socket.
+    /// The path exists and is not a socket.
     #[error("{} exists and is not a socket; remove it, or name another path with {option}", path.display())]
     NoSocket {
         /// The path.
@@ -95,20 +95,19 @@ pub enum SocketError {
         /// The option that names it.
         option: &'static str,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error("cannot listen on {}: {source} ({option})", path.display())]
     Listen {
         /// The path.
         path: PathBuf,
         /// The option that names it.
         option: &'static str,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// The directories where control sockets are by default, first the preferred one. They need
-/// not exist.
+/// Returns the default directories of control sockets, the preferred one first. They need not exist.
 pub fn run_directories() -> Vec<PathBuf> {
     let user = std::env::var_os("XDG_RUNTIME_DIR")
         .filter(|directory| !directory.is_empty())
@@ -116,14 +115,14 @@ pub fn run_directories() -> Vec<PathBuf> {
     std::iter::once(PathBuf::from(SYSTEM_RUN_DIRECTORY)).chain(user).collect()
 }
 
-/// Says, in an error, that no run directory can be written, and names them.
+/// Returns an error text that names the run directories and says that none can be written.
 pub(crate) fn no_run_directory() -> String {
     let names: Vec<String> =
         run_directories().iter().map(|path| path.display().to_string()).collect();
     format!("no run directory can be written ({})", names.join(", "))
 }
 
-/// The first run directory that can be written, created if need be.
+/// Returns the first run directory that can be written, creating it if needed.
 ///
 /// # Errors
 ///
@@ -132,14 +131,14 @@ pub fn run_directory() -> Result<PathBuf, SocketError> {
     run_directories()
         .into_iter()
         .find(|directory| {
-            // Failure to create shows in the check after.
+            // A failure to create it shows in the check below.
             let _ = create_directory(directory);
             access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok()
         })
         .ok_or(SocketError::NoRunDirectory)
 }
 
-/// The volume's name with `_` for every character that does not belong into a file's name.
+/// Returns the volume's name with `_` for every character that does not belong in a file name.
 fn file_stem(volume: &str) -> String {
     let plain = |(index, letter): (usize, char)| match letter {
         '.' if index == 0 => '_',
@@ -154,7 +153,7 @@ fn create_directory(directory: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)
 }
 
-/// A path too long for a unix socket, as a message.
+/// Formats the message that a path is too long for a unix socket.
 #[derive(Clone, Copy, Debug)]
 struct TooLong<'a>(&'a Path);
 
@@ -174,7 +173,7 @@ impl fmt::Display for TooLong<'_> {
 ///
 /// # Errors
 ///
-/// Text with the path, its length and the most there may be.
+/// Text with the path, its length and the maximum.
 pub fn check_path(path: &Path) -> Result<(), String> {
     match path.as_os_str().len() {
         0 => Err("the path of the socket is empty".into()),
@@ -183,15 +182,14 @@ pub fn check_path(path: &Path) -> Result<(), String> {
     }
 }
 
-/// A listener that owns its file: the file goes when this is dropped, unless another has
-/// taken its place.
+/// A listener that owns its file. The file is removed on drop, unless another has taken its place.
 #[derive(Debug)]
 pub struct OwnedSocket {
     listener: UnixListener,
     file: SocketFile,
 }
 
-/// The file of a listening unix socket, removed when this is dropped.
+/// The file of a listening unix socket, removed on drop.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -199,12 +197,12 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves the file where it is, for a successor that goes on listening.
+    /// Leaves the file in place for a successor that goes on listening.
     pub fn keep(mut self) {
         self.device_and_inode = None;
     }
@@ -213,7 +211,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.device_and_inode.is_some() && identity(&self.path) == self.device_and_inode {
-            // Nothing to be done about a failure; the next start replaces it.
+            // A failure does no harm: the next start replaces the file.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -224,13 +222,13 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl OwnedSocket {
-    /// Listens on `path` with this mode, and creates its directory if there is none. Errors
-    /// call the option that names the path `option`.
+    /// Listens on `path` with this mode, and creates its directory if it does not exist. Errors name `option`
+    /// as the option that set the path.
     ///
     /// # Errors
     ///
-    /// [`SocketError`] if the path is too long, another process listens there, something else
-    /// is there, or the system refuses.
+    /// [`SocketError`] if the path is too long, another process listens there, something else is there, or
+    /// the system refuses.
     pub fn bind(path: &Path, mode: u32, option: &'static str) -> Result<OwnedSocket, SocketError> {
         let listen = |source| SocketError::Listen { path: path.to_owned(), option, source };
         if path.as_os_str().len() > SOCKET_PATH_MAX {
@@ -245,8 +243,8 @@ impl OwnedSocket {
             })?;
         }
         make_room(path, option)?;
-        // The mode must hold from the first moment: a change after bind leaves a gap. Only
-        // this thread creates files now, so that the mask meets no other's.
+        // The mode must hold from the first moment: a change after bind leaves a gap. Only this thread
+        // creates files now, so the umask affects no other.
         let before = rustix::process::umask(Mode::from_raw_mode(!mode & 0o777));
         let bound = UnixListener::bind(path);
         rustix::process::umask(before);
@@ -256,8 +254,8 @@ impl OwnedSocket {
         Ok(OwnedSocket { listener, file })
     }
 
-    /// Takes over a socket that a predecessor bound to `path`. Returns `None` if it is bound elsewhere, or
-    /// if the path does not lead to it any more.
+    /// Takes over a socket that a predecessor bound to `path`. Returns `None` if the socket is bound
+    /// elsewhere, or if the path no longer leads to it.
     pub(crate) fn adopt(path: &Path, socket: OwnedFd) -> Option<OwnedSocket> {
         let listener = UnixListener::from(socket);
         let is_there = listener.local_addr().is_ok_and(|bound| bound.as_pathname() == Some(path));
@@ -270,7 +268,7 @@ impl OwnedSocket {
         Some(OwnedSocket { listener, file })
     }
 
-    /// Where it is.
+    /// Returns the path of its file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
@@ -280,25 +278,25 @@ impl OwnedSocket {
         self.listener.try_clone().map(OwnedFd::from)
     }
 
-    /// The listener, and the file to keep as long as it listens.
+    /// Returns the listener, and the file to keep for as long as it listens.
     pub fn into_parts(self) -> (UnixListener, SocketFile) {
         (self.listener, self.file)
     }
 }
 
-/// Removes a socket file nobody listens on.
+/// Removes a socket file on which nobody listens.
 fn make_room(path: &Path, option: &'static str) -> Result<(), SocketError> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.file_type().is_socket() {
         return Err(SocketError::NoSocket { path: path.to_owned(), option });
     }
     let is_left = match UnixStream::connect(path) {
-        // The last I/O of a process that has been killed keeps its socket open.
+        // The last I/O of a killed process keeps its socket open.
         Ok(connection) => process::peer(&connection).is_some_and(process::is_dead),
         Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
     };
     if !is_left {
-        // Whoever does answer, or may not be asked, lives.
+        // A process that answers, or that we may not connect to, is alive.
         return Err(SocketError::InUse { path: path.to_owned(), option });
     }
     std::fs::remove_file(path).map_err(|source| SocketError::Listen {
@@ -314,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    /// A path that is gone with the test.
+    /// A path that is removed with the test.
     struct Place(PathBuf);
 
     impl Place {
@@ -396,7 +394,7 @@ mod tests {
         assert!(matches!(second, SocketError::InUse { .. }), "{second}");
         assert!(second.to_string().contains("--control"), "{second}");
 
-        // As after kill -9: the listener is gone, its file stays.
+        // As after kill -9, the listener is gone and its file stays.
         let (listener, file) = first.into_parts();
         drop(listener);
         std::mem::forget(file);

@@ -1,4 +1,4 @@
-//! What the control thread sees of the volume: a snapshot to read, requests to send.
+//! The volume as the control thread sees it: snapshots to read and requests to send.
 //!
 //! The reactor owns the volume. It publishes [`Snapshot`]s and answers [`Request`]s; nothing
 //! here takes a lock that the data path could wait for.
@@ -25,7 +25,7 @@ use hemi_io::config::legs::LegConfig;
 use hemi_io::leg::InjectionState;
 use hemi_units::Time;
 
-/// What does not change while a volume is served.
+/// The properties of a volume that do not change while it is served.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// Its name.
@@ -40,11 +40,11 @@ pub struct Identity {
     pub region_bytes: u64,
     /// The ledger.
     pub ledger: LedgerStatus,
-    /// The loss that this start accepted to go on without missing legs.
+    /// The loss that this start accepted in order to go on without missing legs.
     pub given_up: Option<GivenUp>,
 }
 
-/// Where a volume is in its life.
+/// The stages of a volume's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -53,47 +53,47 @@ pub enum Phase {
     Opening,
     /// Clients are served.
     Serving,
-    /// Stopping: clients are gone, debts are being paid.
+    /// Stopping: clients are disconnected, debts are being paid.
     Closing,
     /// Closed.
     Closed,
-    /// Closing for another program, which goes on with the clients.
+    /// Closing for another program, which takes over the clients.
     Upgrading,
 }
 
 /// The steps of an upgrade, in nanoseconds on the monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandoverTimes {
-    /// The time at which clients began to wait.
+    /// Time at which clients began to wait.
     pub paused_at: u64,
-    /// The time at which they were at rest.
+    /// Time at which no client request was in flight.
     pub rested_at: u64,
-    /// The time at which the volume was closed.
+    /// Time at which the volume was closed.
     pub closed_at: u64,
-    /// The time at which the new program began.
+    /// Time at which the new program began.
     pub taken_at: u64,
 }
 
-/// A report of what a server took over from the program that it replaced.
+/// What a server took over from the program that it replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoverReport {
     /// Upgrades since the first server began.
     pub upgrades: u64,
-    /// Version of the program before.
+    /// Version of the previous program.
     pub version: String,
-    /// The number of clients that went on.
+    /// Clients that were handed over.
     pub connections: u64,
-    /// The number of clients that were cut off.
+    /// Clients that were disconnected.
     pub cut: u64,
-    /// Time that clients waited; zero until they are served.
+    /// Time that clients waited; zero until they are served again.
     pub pause_ns: u64,
     /// The times of the steps.
     #[serde(skip)]
     pub times: HandoverTimes,
-    /// The reason why the program from before goes on, if the new one could not be run.
+    /// The reason why the previous program goes on, if the new one could not be run.
     #[serde(default)]
     pub fallback: Option<String>,
-    /// The reason why the volume has not grown, if it was to grow.
+    /// The reason why the volume was not grown, if it was to be.
     #[serde(default)]
     pub not_grown: Option<String>,
 }
@@ -105,16 +105,16 @@ pub struct Connections {
     pub open: u64,
     /// Accepted since start.
     pub accepted: u64,
-    /// Turned away since start: over a limit, or a failed handshake.
+    /// Refused since start: over a limit, or with a failed handshake.
     pub refused: u64,
 }
 
 /// Payload memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BufferUse {
-    /// The budget, bytes.
+    /// The budget in bytes.
     pub budget_bytes: u64,
-    /// In use, bytes.
+    /// Bytes in use.
     pub used_bytes: u64,
 }
 
@@ -132,13 +132,13 @@ pub struct LegIdentity {
 /// The volume at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// When it was taken.
+    /// Time at which it was taken.
     pub taken: Instant,
-    /// When the volume was opened.
+    /// Time at which the volume was opened.
     pub opened: Instant,
-    /// Where it is in its life.
+    /// The stage of its life.
     pub phase: Phase,
-    /// What does not change.
+    /// The properties that do not change.
     pub identity: Arc<Identity>,
     /// The legs as configured.
     pub legs: Arc<Vec<LegIdentity>>,
@@ -150,19 +150,19 @@ pub struct Snapshot {
     pub connections: Connections,
     /// Payload memory.
     pub buffers: BufferUse,
-    /// Path of the block device that the volume is, if it is one.
+    /// Path of the block device through which the volume is attached, if any.
     pub device: Option<String>,
-    /// The faults in force, by slot. Of legs without any there is no entry.
+    /// The faults in force, by slot. Legs without faults have no entry.
     pub injected: Vec<(u8, InjectionState)>,
-    /// The reasons why remote legs have no session, by slot, in plain text. Legs that have one, and
-    /// local legs, have no entry.
+    /// The reasons why remote legs have no session, by slot. Local legs, and remote ones with a session, have
+    /// no entry.
     pub no_session: Vec<(u8, Arc<str>)>,
-    /// A report of what was taken over from the program before.
+    /// What was taken over from the previous program, if any.
     pub taken_over: Option<HandoverReport>,
 }
 
 impl Snapshot {
-    /// A volume that is not open yet.
+    /// Returns the snapshot of a volume that is not open yet.
     pub fn opening(identity: Identity, legs: Vec<LegIdentity>) -> Snapshot {
         let now = Instant::now();
         Snapshot {
@@ -183,19 +183,19 @@ impl Snapshot {
     }
 }
 
-/// The regions of the volume, counted by their condition, in cells of equal size.
+/// The regions of the volume, counted by condition, in cells of equal size.
 #[derive(Clone, Debug, Default)]
 pub struct Census {
-    /// Their number.
+    /// The number of regions.
     pub regions: u32,
-    /// The cells, in the order of the volume.
+    /// The cells, in volume order.
     pub cells: Vec<RegionCounts>,
 }
 
-/// A notice of the engine, as the control thread hears of it.
+/// A notice of the engine, as the control thread receives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Noticed {
-    /// The time of it, on the monotonic clock.
+    /// Its time on the monotonic clock.
     pub at: hemi_units::Instant,
     /// The notice.
     pub notice: Notice,
@@ -213,47 +213,47 @@ pub enum FaultyOperation {
     Flush,
 }
 
-/// A fault laid on one leg, for tests. A later one of the same kind replaces it.
+/// A fault injected into one leg, for tests. A later one of the same kind replaces it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Fault {
-    /// No I/O completes for this long; then all do.
+    /// No I/O completes for this long; then all of it does.
     Freeze {
-        /// How long.
+        /// Duration of the freeze.
         duration: Time,
     },
-    /// Every I/O completes this much later. Zero ends it.
+    /// Every I/O completes this much later. Zero ends the fault.
     Delay {
-        /// How much later.
+        /// The added latency.
         delay: Time,
     },
-    /// Shares of the I/O complete later, phase after phase.
+    /// A share of the I/O completes late, phase after phase.
     Stall {
-        /// One after another; only the last may have no end.
+        /// The phases in order. Only the last may have no end.
         phases: Vec<PhaseSpec>,
-        /// What chance comes from.
+        /// Seed of the random choices.
         #[serde(default)]
         seed: u64,
     },
-    /// A published schedule of stalls. Replaces, and is replaced by, [`Fault::Stall`].
+    /// A published schedule of stalls. It replaces, and is replaced by, [`Fault::Stall`].
     Experiment {
-        /// [`hemi_stalls::Experiment::name`].
+        /// The experiment's [`hemi_stalls::Experiment::name`].
         name: String,
-        /// Factor on the lengths of its phases.
+        /// Factor applied to the length of each phase.
         #[serde(default = "one")]
         time_scale: f64,
-        /// What chance comes from.
+        /// Seed of the random choices.
         #[serde(default)]
         seed: u64,
     },
-    /// I/O of a kind fails with EIO. A rate of zero ends it.
+    /// I/O of one kind fails with EIO. A rate of zero ends the fault.
     Error {
-        /// Which kind.
+        /// The kind of I/O.
         operation: FaultyOperation,
-        /// How many of them, 0 to 1.
+        /// The share that fails, 0 to 1.
         rate: f64,
     },
-    /// All faults of the leg end.
+    /// Ends all faults of the leg.
     Clear,
 }
 
@@ -261,98 +261,98 @@ fn one() -> f64 {
     1.0
 }
 
-/// What the control thread asks of the volume.
+/// A request from the control thread to the volume.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Put a new, empty leg into a free slot (the first one, if `leg` is none).
+    /// Adds a new, empty leg in a free slot: the first one if `leg` is `None`.
     Add {
-        /// Slot.
+        /// The slot.
         leg: Option<u8>,
-        /// Where it is.
+        /// The leg's configuration.
         config: LegConfig,
-        /// Whether what is on it may be overwritten.
+        /// True if the content of the device may be overwritten.
         wipe: bool,
-        /// The share of its drive that stays unused.
+        /// The share of its drive to leave unused.
         spare: Option<Share>,
     },
-    /// Forget a leg that is out or detached.
+    /// Forgets a leg that is out or detached.
     Remove {
-        /// Slot.
+        /// The slot.
         leg: u8,
     },
-    /// Put a new leg into a slot whose leg is out, detached or gone.
+    /// Puts a new leg in a slot whose leg is out, detached or gone.
     Replace {
-        /// Slot.
+        /// The slot.
         leg: u8,
-        /// Where the new one is.
+        /// The new leg's configuration.
         config: LegConfig,
-        /// Whether what is on it may be overwritten.
+        /// True if the content of the device may be overwritten.
         wipe: bool,
-        /// The share of its drive that stays unused.
+        /// The share of its drive to leave unused.
         spare: Option<Share>,
     },
-    /// Make a leg whole, close it, let go of it.
+    /// Makes a leg whole, closes it and releases it.
     Detach {
-        /// Slot.
+        /// The slot.
         leg: u8,
     },
-    /// Take back a leg of this volume that was detached or gone.
+    /// Takes back a leg of this volume that was detached or gone.
     Attach {
-        /// Where it is.
+        /// The leg's configuration.
         config: LegConfig,
-        /// Whether what was written to it since it was detached may be overwritten.
+        /// True if data written to it since it was detached may be overwritten.
         wipe: bool,
     },
-    /// Compare all legs, and rewrite what differs with `repair`.
+    /// Compares all legs.
     Scrub {
-        /// Whether to rewrite.
+        /// True to rewrite the extents that differ.
         repair: bool,
     },
-    /// Stop a running scrub.
+    /// Stops a running scrub.
     ScrubStop,
-    /// Go on with other settings.
+    /// Changes the engine's settings.
     Configure {
-        /// All of the engine's.
+        /// All settings of the engine, with the changes applied.
         settings: Box<Settings>,
         /// The changes, each as `KEY=VALUE`.
         text: String,
     },
-    /// Lay a fault on a leg.
+    /// Injects a fault into a leg.
     Inject {
-        /// Slot.
+        /// The slot.
         leg: u8,
-        /// Which.
+        /// The fault.
         fault: Fault,
     },
-    /// Make the volume a block device of this machine.
+    /// Attaches the volume as a block device of this machine.
     AttachDevice {
         /// The kernel's driver.
         driver: DeviceKind,
     },
-    /// Make it none any more.
+    /// Detaches the block device.
     DetachDevice,
-    /// Read certificates, keys and lists of revoked certificates again, for clients to come.
+    /// Reloads certificates, keys and revocation lists, for clients that connect from now on.
     Reload,
-    /// Close for another program, which goes on with the clients.
+    /// Closes the volume for another program, which takes over the clients.
     Upgrade {
         /// The program. Default: the file that the running one was started from.
         binary: Option<PathBuf>,
-        /// True if clients that cannot be handed over may be cut off.
+        /// True if clients that cannot be handed over may be disconnected.
         force: bool,
-        /// The size that the volume is to grow to meanwhile.
+        /// The size to grow the volume to on the way.
         grow: Option<GrowTo>,
     },
-    /// Close for the next start of the service, which goes on with the clients.
+    /// Closes the volume for the next start of the service, which takes over the clients.
     HandOver,
-    /// Drain for at most this long, close, end.
+    /// Drains for a bounded time, closes the volume and ends.
     Shutdown {
-        /// How long to drain.
+        /// Time limit for draining.
         drain: Time,
     },
 }
 
 impl fmt::Display for Request {
-    /// As the log has it.
+    /// Writes the request as the log shows it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wiping = |wipe: &bool| if *wipe { ", wiping it" } else { "" };
         let sparing = |share: &Option<Share>| match share {
@@ -426,21 +426,21 @@ impl fmt::Display for Request {
     }
 }
 
-/// Why a request was refused, for the answer's status code and the command's exit code.
+/// The kind of a refusal, for the answer's status code and the command's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalKind {
     /// The request makes no sense.
     BadRequest,
-    /// It names what does not exist.
+    /// It names something that does not exist.
     NotFound,
-    /// It is not allowed by the configuration.
+    /// The configuration does not allow it.
     Forbidden,
-    /// It needs a token, and came without or with another one.
+    /// It needs a token, and came without one or with a wrong one.
     Unauthorized,
-    /// It would lose data, or guess.
+    /// It would lose data or need a guess.
     Unsafe,
-    /// Not in this state: in use, busy.
+    /// The current state does not allow it: something is in use or busy.
     Conflict,
     /// The volume is closing.
     Closing,
@@ -448,41 +448,41 @@ pub enum RefusalKind {
     Failed,
 }
 
-/// A refusal: what happened and the way out, for a person.
+/// A refusal, with the way out, for a person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Refusal {
-    /// Why.
+    /// The kind of refusal.
     pub kind: RefusalKind,
-    /// What is wrong, naming the thing and its value.
+    /// The problem, naming the thing and its value.
     pub what: String,
-    /// What to do about it.
+    /// The way out.
     pub way_out: String,
 }
 
 impl Refusal {
-    /// A refusal.
+    /// Makes a refusal.
     pub fn new(kind: RefusalKind, what: impl Into<String>, way_out: impl Into<String>) -> Refusal {
         Refusal { kind, what: what.into(), way_out: way_out.into() }
     }
 }
 
-/// The outcome of a request that will be done, or was refused.
+/// A future that resolves once the request is done or refused.
 pub type Outcome = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 
-/// A census that is being taken, or was refused.
+/// A future that resolves once the census is taken or refused.
 pub type CensusOutcome = Pin<Box<dyn Future<Output = Result<Census, Refusal>> + Send>>;
 
 /// The volume as the control thread sees it.
 pub trait Volume: Send + Sync + 'static {
-    /// The newest snapshot.
+    /// Returns the newest snapshot.
     fn snapshot(&self) -> Arc<Snapshot>;
 
-    /// Sends a request. It is carried out even if the returned future is dropped.
+    /// Sends a request, which is carried out even if the returned future is dropped.
     fn request(&self, request: Request) -> Outcome;
 
-    /// Takes the notices that have come since the last call, oldest first. Returns how many more came
-    /// for which there was no room.
+    /// Appends the notices since the last call, oldest first. Returns the number of notices that were dropped
+    /// for lack of room.
     fn take_notices(&self, into: &mut Vec<Noticed>) -> u64 {
         let _ = into;
         0

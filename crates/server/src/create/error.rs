@@ -1,4 +1,4 @@
-//! Why a volume was not created.
+//! Errors of creating a volume.
 
 use std::fmt;
 use std::io;
@@ -15,21 +15,21 @@ use hemi_io::probe::{Content, ProbeError, Use};
 use hemi_io::signature;
 use hemi_units::Size;
 
-/// Why a volume was not created. Nothing has been changed, but for
-/// [`CreateError::Write`], which leaves legs that hold no volume, and
-/// [`CreateError::Folder`], which leaves one that holds.
+/// The reason why a volume was not created. Nothing has been changed, with two exceptions:
+/// [`CreateError::Write`] leaves legs that hold no volume, and [`CreateError::Folder`] leaves a volume whose
+/// files may not survive a power cut.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// Too few or too many legs.
+    /// There are too few or too many legs.
     #[error("a volume has {LEGS_MIN} to {LEGS_MAX} legs, not {0}; name each with --leg")]
     LegCount(usize),
     /// A leg's name was not understood.
     #[error(transparent)]
     Spec(#[from] LegSpecError),
-    /// The size or region size.
+    /// The size or the region size is not possible.
     #[error(transparent)]
     Layout(LayoutError),
-    /// A size between two possible ones.
+    /// The size lies between two possible ones.
     #[error(
         "size {size} bytes is not a multiple of 4096; the nearest sizes that are: {below} and \
          {above} bytes"
@@ -37,18 +37,18 @@ pub enum CreateError {
     Size {
         /// The size asked for.
         size: u64,
-        /// The next one below.
+        /// The next possible size below.
         below: u64,
-        /// The next one above.
+        /// The next possible size above.
         above: u64,
     },
-    /// Not even the smallest volume fits.
+    /// The leg has no room even for the smallest volume.
     #[error(
         "{0} has no room for the smallest volume: metadata takes 2 MiB at least, and 1 MiB more in \
          a file of its own or on a member of a stripe"
     )]
     NoRoom(String),
-    /// `--size max` with a leg that has no size yet.
+    /// `--size max` is used with a leg that has no size yet.
     #[error(
         "{} has no size yet, so that --size max has nothing to go by; name the size, or make the \
          file first (truncate -s SIZE {})",
@@ -69,7 +69,7 @@ pub enum CreateError {
     /// `--zero` is used together with `--adopt`.
     #[error("--zero makes all legs zeros, and --adopt takes the volume from a disk; leave one out")]
     ZeroAdopted,
-    /// The name.
+    /// The name is not possible.
     #[error(transparent)]
     Name(#[from] NameError),
     /// The name is a path.
@@ -78,40 +78,40 @@ pub enum CreateError {
          not contain a `/`, nor be `.` or `..`; choose a plain name, for example db-1"
     )]
     PathName(String),
-    /// A name that reads as another.
+    /// The name can be mistaken for another.
     #[error(
         "the name has the character U+{:04X}, which nobody sees and which can make it read as \
          another; choose a plain name, for example db-1",
         u32::from(*.0)
     )]
     HiddenCharacter(char),
-    /// The smallest request.
+    /// The size of the smallest request is not possible.
     #[error("the block size {asked} is not possible: {reason}")]
     BlockBytes {
         /// The size asked for.
         asked: u32,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// `--wipe` for something else.
+    /// `--wipe` names something else than a leg.
     #[error("--wipe {} names none of the legs; name the leg exactly as after --leg", .0.display())]
     WipeWhat(PathBuf),
     /// A path could not be looked at.
     #[error(transparent)]
     Probe(#[from] ProbeError),
-    /// Two legs on the same storage.
+    /// Two legs are on the same storage.
     #[error(
         "{} and {} are the same {what}; each leg needs its own", first.display(), second.display()
     )]
     Same {
-        /// One.
+        /// The first leg's path.
         first: PathBuf,
-        /// The other.
+        /// The second leg's path.
         second: PathBuf,
-        /// File or block device.
+        /// The kind of storage: file or block device.
         what: &'static str,
     },
-    /// In use.
+    /// The leg is in use.
     #[error(
         "{} is in use: {}. Release it first; --wipe does not override this",
         path.display(), List(uses)
@@ -119,10 +119,10 @@ pub enum CreateError {
     InUse {
         /// The leg's path.
         path: PathBuf,
-        /// By whom.
+        /// Its uses.
         uses: Vec<Use>,
     },
-    /// Something is on it.
+    /// The leg is not empty.
     #[error(
         "{what} is not empty; it holds {}. If that may be destroyed, add --wipe {what}{}",
         List(contents),
@@ -131,10 +131,10 @@ pub enum CreateError {
     NotEmpty {
         /// The leg, or the member of a stripe.
         what: String,
-        /// What is on it.
+        /// Its content.
         contents: Vec<Content>,
     },
-    /// Too small.
+    /// The leg is too small.
     #[error(
         "{} has {has} bytes; for a volume of {} it needs {needs}, metadata included: {} bytes \
          more",
@@ -150,7 +150,7 @@ pub enum CreateError {
         /// The volume's size in bytes.
         volume: u64,
     },
-    /// Nothing of it can be left unused.
+    /// No part of the leg can be left unused.
     #[error(
         "{} cannot have a spare part: {reason}. Leave --spare out for it: name the legs that are to \
          have one (--spare LEG=20%)",
@@ -159,10 +159,10 @@ pub enum CreateError {
     Spare {
         /// The leg, or the member of a stripe.
         path: PathBuf,
-        /// Why, and what to do instead.
+        /// The reason, and what to do instead.
         reason: &'static str,
     },
-    /// `--spare` leaves too little.
+    /// `--spare` leaves too little of the leg.
     #[error(
         "{} has {usable} bytes beside the {share} that --spare leaves unused; for a volume of {} it \
          needs {needs}, metadata included. Make the volume smaller (--size max is the largest), or \
@@ -181,47 +181,47 @@ pub enum CreateError {
         /// The volume's size in bytes.
         volume: u64,
     },
-    /// `--spare` for something else.
+    /// `--spare` names something else than a leg.
     #[error("--spare {0} names none of the legs; name the leg exactly as after --leg")]
     SpareWhat(String),
-    /// It could not be opened or made.
+    /// The leg could not be opened or created.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It could not be read.
+    /// The leg could not be read.
     #[error("cannot read {path}: {source}")]
     Read {
         /// The leg as named.
         path: String,
-        /// The system's word.
+        /// The system's error.
         source: io::Error,
     },
-    /// The folder of a file that was made could not be flushed.
+    /// The directory of a created file could not be flushed.
     #[error(
         "the volume was created, but its files may be gone from {} after a power cut: {source}",
         folder.display()
     )]
     Folder {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
-        /// The system's word.
+        /// The system's error.
         source: io::Error,
     },
-    /// No random numbers from the system.
+    /// The system returned no random bytes.
     #[error("the system returned no random bytes for the ids: {0}")]
     Random(io::Error),
     /// A write failed half-way.
     #[error("cannot {action} {path}: {source}. No volume was created; the legs may be used again")]
     Write {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The leg as named.
         path: String,
-        /// The system's word.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Returns advice on keeping a disk's content, if that is a file system or the like.
+/// Returns advice on keeping the content of a disk that holds a file system or the like.
 fn keeping(contents: &[Content]) -> &'static str {
     let is_data = |content: &Content| {
         matches!(content, Content::Signature { .. })
@@ -236,7 +236,7 @@ fn keeping(contents: &[Content]) -> &'static str {
     }
 }
 
-/// Items as a sentence has them.
+/// A list of items formatted as part of a sentence.
 struct List<'a, T>(&'a [T]);
 
 impl<T: fmt::Display> fmt::Display for List<'_, T> {

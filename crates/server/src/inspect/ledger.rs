@@ -1,7 +1,7 @@
-//! The ledger beside the legs: what it says, whether it counts, and what a start makes of it.
+//! The ledger beside the legs: its content, its validity, and the use that the next start makes of it.
 //!
-//! It is read without a lock, as it is while hemi serves the volume. What does not fit together then
-//! is called changing, not damaged.
+//! It is read without a lock, also while hemi serves the volume. If its parts do not agree then, it is
+//! reported as changing, not as damaged.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
@@ -20,19 +20,19 @@ use crate::ledger::{LedgerFileError, boot_id, look};
 use hemi_io::probe::hex;
 use hemi_units::Size;
 
-/// How a ledger's file was found.
+/// The state in which a ledger's file was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LedgerFound {
-    /// There is none.
+    /// It does not exist.
     Absent,
-    /// It is the volume's, and every record in it is sound.
+    /// It belongs to the volume, and every record in it is sound.
     Sound,
-    /// It is in use, and what was read does not fit together.
+    /// It is in use, and the parts that were read do not agree.
     Changing,
-    /// Something in it is not what was stored.
+    /// Some of its content is not what was stored.
     Damaged,
-    /// It is no ledger of this volume and version of hemi.
+    /// It is not a ledger of this volume and this version of hemi.
     Foreign,
     /// Another user could have written it.
     Untrusted,
@@ -40,85 +40,85 @@ pub enum LedgerFound {
     Unreadable,
 }
 
-/// How many regions a leg decides by the ledger.
+/// The regions for which a leg is the authority by the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LedgerAuthority {
     /// The leg.
     pub leg: u8,
-    /// Dirty regions that it decides, touched or armed.
+    /// Dirty regions for which it is the authority, touched or armed.
     pub regions: u64,
-    /// Those of them that may have been written to since every whole leg had flushed them.
+    /// The touched ones: they may have been written since every whole leg flushed them.
     pub touched: u64,
 }
 
-/// What a sound ledger says.
+/// The content of a sound ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LedgerContent {
-    /// Whether it is of this boot of the machine; one of another boot says nothing any more.
+    /// True if it is of this boot of the machine. A ledger of another boot no longer counts.
     pub of_this_boot: bool,
-    /// Dirty regions by the leg that decides them.
+    /// Dirty regions by their authority.
     pub authorities: Vec<LedgerAuthority>,
 }
 
-/// What the next start of the volume makes of the ledger.
+/// The use that the next start of the volume makes of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum NextStart {
     /// The volume is being served.
     Served,
-    /// It goes on with the ledger.
+    /// It goes on by the ledger.
     ByLedger {
-        /// Bytes that are compared on each leg that does not decide them.
+        /// Bytes compared on each leg that is not the authority for them.
         compares_bytes: u64,
     },
     /// It goes by the legs alone.
     ByLegs {
-        /// True if the legs relied on a ledger that ended with an earlier boot of the machine: what
-        /// was acknowledged and not flushed then may be gone.
+        /// True if the legs relied on a ledger that ended with an earlier boot of the machine: writes that
+        /// were acknowledged but not flushed then may be lost.
         restarted: bool,
-        /// Bytes that are compared on each leg that does not decide them.
+        /// Bytes compared on each leg that is not the authority for them.
         compares_bytes: u64,
     },
     /// It is refused.
     Refused {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// True if `--accept-loss` goes by the legs instead.
+        /// True if it goes by the legs instead with `--accept-loss`.
         accept_loss: bool,
     },
     /// These legs do not tell.
     Unknown {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What is to be known of a volume's ledger.
+/// The report on a volume's ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LedgerReport {
     /// The volume's id.
     pub volume: String,
     /// Its name, perhaps empty.
     pub name: String,
-    /// Where a ledger was looked for.
+    /// The paths where a ledger was looked for.
     pub looked_at: Vec<PathBuf>,
     /// The file; `null` if there is none.
     pub path: Option<PathBuf>,
-    /// How it was found.
+    /// The state in which it was found.
     pub state: LedgerFound,
-    /// What is wrong with it, if anything.
+    /// The problem with it, if any.
     pub problem: Option<String>,
-    /// Whether a running hemi holds it.
+    /// True if a running hemi holds it.
     pub in_use: bool,
-    /// Which process that is, where the system tells.
+    /// The process that holds it, if the system tells.
     pub used_by: Option<u32>,
-    /// What it says, if it is sound.
+    /// Its content, if it is sound.
     pub content: Option<LedgerContent>,
-    /// What the next start makes of it.
+    /// The use that the next start makes of it.
     pub next_start: NextStart,
 }
 
-/// Looks at the ledgers of the volumes that these legs belong to.
+/// Inspects the ledgers of the volumes that these legs belong to.
 pub(super) fn inspect(legs: &[LegReport], place: &Place) -> Vec<LedgerReport> {
     let superblocks = legs.iter().filter_map(|leg| leg.decoded.as_ref());
     let volumes: BTreeSet<Id> = superblocks.map(|superblock| superblock.volume_id).collect();
@@ -169,7 +169,7 @@ fn inspect_one(volume: Id, legs: &[LegReport], place: &Place) -> Option<LedgerRe
     })
 }
 
-/// A ledger's bytes by themselves.
+/// A ledger as judged by its bytes alone.
 struct Content {
     state: LedgerFound,
     problem: Option<String>,
@@ -220,9 +220,9 @@ impl Content {
     }
 }
 
-/// Lets recovery decide as a start does, by these legs and these bytes of a ledger. Detached legs
-/// are left out, as they have to be then. Of a volume that was closed nothing but its superblocks
-/// counts, and its tables, which may be large, are not read into memory for this.
+/// Lets recovery decide as a start would, from these legs and these bytes of a ledger. Detached legs are left
+/// out, as recovery requires. Of a volume that was closed only the superblocks count, so its tables, which
+/// may be large, are not read into memory.
 fn next_start(
     members: &[&LegReport],
     newest: &Superblock,
@@ -265,7 +265,7 @@ fn next_start(
     }
 }
 
-/// Says what a start makes of legs that were closed: all that are in have to be there.
+/// Returns the use that a start makes of legs that were closed: all legs that are in must be present.
 fn closed(members: &[&LegReport], newest: &Superblock) -> NextStart {
     let is_here = |id: Id| {
         let own = |leg: &&LegReport| leg.decoded.as_ref().map(|own| own.own_record().id);
@@ -278,7 +278,7 @@ fn closed(members: &[&LegReport], newest: &Superblock) -> NextStart {
     }
 }
 
-/// Returns how many bytes a start with this opening compares.
+/// Returns the number of bytes that a start with this opening compares.
 fn compared(opening: &Opening) -> u64 {
     let superblock = &opening.superblock;
     let is_in = superblock.legs.iter().filter(|record| record.state == Membership::In).count();

@@ -242,7 +242,7 @@ fn bad_requests_say_what_would_be_right() {
         &["2 to 8 legs, not 9"],
     );
     refused(&options(path, &["a", "none/b"]), &["no directory", "none"]);
-    refused(&options(path, &["a", "."]), &["is a folder; a leg is a regular file"]);
+    refused(&options(path, &["a", "."]), &["is a directory; a leg is a regular file"]);
     let device =
         CreateOptions { legs: vec!["/dev/null".into(), "/dev/zero".into()], ..options(path, &[]) };
     refused(&device, &["/dev/null is a character device"]);
