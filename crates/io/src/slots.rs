@@ -1,15 +1,15 @@
 //! A table of things in flight, named by slot and generation.
 //!
-//! The kernel hands back a 64-bit word with every completion. A slot's generation changes
-//! whenever the slot is freed, so a word that names an operation of the past finds nothing
-//! instead of another operation.
+//! The kernel hands back a 64-bit word with every completion. The generation of a slot changes
+//! whenever the slot is freed, so a word that names a past operation finds nothing instead of
+//! another operation.
 
 /// Bits of a slot number.
 pub const SLOT_BITS: u32 = 24;
 /// Bits of a generation.
 pub const GENERATION_BITS: u32 = 24;
 
-/// A slot and the generation it had.
+/// A slot and its generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotId {
     /// Index in the table.
@@ -19,12 +19,12 @@ pub struct SlotId {
 }
 
 impl SlotId {
-    /// As the low 48 bits of a word.
+    /// Returns the id as the low 48 bits of a word.
     pub fn to_bits(self) -> u64 {
         u64::from(self.slot) << GENERATION_BITS | u64::from(self.generation)
     }
 
-    /// From the low 48 bits of a word.
+    /// Returns the id in the low 48 bits of a word.
     pub fn from_bits(bits: u64) -> SlotId {
         let mask = |bits: u32| (1_u64 << bits) - 1;
         SlotId {
@@ -40,7 +40,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// The table. It allocates only when more things are in flight than ever before.
+/// The table. It allocates only if more things are in flight than ever before.
 #[derive(Debug)]
 pub struct SlotTable<T> {
     slots: Vec<Slot<T>>,
@@ -48,7 +48,7 @@ pub struct SlotTable<T> {
 }
 
 impl<T> SlotTable<T> {
-    /// A table with room for `capacity` things before it has to grow.
+    /// Returns a table with room for `capacity` things before it has to grow.
     pub fn with_capacity(capacity: usize) -> SlotTable<T> {
         let mut table =
             SlotTable { slots: Vec::with_capacity(capacity), free: Vec::with_capacity(capacity) };
@@ -60,20 +60,20 @@ impl<T> SlotTable<T> {
         table
     }
 
-    /// How many things it holds.
+    /// Returns the number of things it holds.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether it holds nothing.
+    /// Returns true if it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Stores `value` and names it.
+    /// Stores `value` and returns its id.
     ///
     /// # Panics
-    /// If 2^24 things are in flight; every caller's own bound is far below.
+    /// If 2^24 things are in flight. Every caller's own bound is far below that.
     pub fn insert(&mut self, value: T) -> SlotId {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -89,19 +89,19 @@ impl<T> SlotTable<T> {
         SlotId { slot, generation: entry.generation }
     }
 
-    /// The thing `id` names, unless it has been removed.
+    /// Returns the thing that `id` names, unless it has been removed.
     pub fn get(&self, id: SlotId) -> Option<&T> {
         let entry = self.slots.get(id.slot as usize)?;
         if entry.generation == id.generation { entry.value.as_ref() } else { None }
     }
 
-    /// The thing `id` names, unless it has been removed.
+    /// Returns the thing that `id` names, unless it has been removed.
     pub fn get_mut(&mut self, id: SlotId) -> Option<&mut T> {
         let entry = self.slots.get_mut(id.slot as usize)?;
         if entry.generation == id.generation { entry.value.as_mut() } else { None }
     }
 
-    /// Removes and returns the thing `id` names.
+    /// Removes and returns the thing that `id` names.
     pub fn remove(&mut self, id: SlotId) -> Option<T> {
         let entry = self.slots.get_mut(id.slot as usize)?;
         if entry.generation != id.generation {
@@ -113,7 +113,7 @@ impl<T> SlotTable<T> {
         Some(value)
     }
 
-    /// Removes everything `keep` says no to, in slot order.
+    /// Removes everything for which `keep` returns false, in slot order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         for slot in 0..self.slots.len() as u32 {
             let entry = &self.slots[slot as usize];
@@ -124,7 +124,7 @@ impl<T> SlotTable<T> {
         }
     }
 
-    /// Every thing and its name, in slot order.
+    /// Iterates over all things with their ids, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (SlotId, &T)> {
         self.slots.iter().enumerate().filter_map(|(slot, entry)| {
             let id = SlotId { slot: slot as u32, generation: entry.generation };
@@ -132,7 +132,7 @@ impl<T> SlotTable<T> {
         })
     }
 
-    /// As [`SlotTable::iter`], to change them.
+    /// Like [`SlotTable::iter`], but mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (SlotId, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(slot, entry)| {
             let id = SlotId { slot: slot as u32, generation: entry.generation };

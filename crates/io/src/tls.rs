@@ -1,8 +1,8 @@
-//! TLS on a connection of a client of ours, or of ours to an NBD server: through the same ring
-//! and the same buffers' life.
+//! TLS on the connection of a client, or on a leg's connection to an NBD server. It goes through
+//! the same ring, and its buffers live as those of a plain connection do.
 //!
-//! rustls owns no socket: received bytes are handed to it, what it has to send is taken from
-//! it. Payload is encrypted out of its buffer and decrypted into the staging area, one copy
+//! rustls owns no socket. Received bytes are handed to it, and bytes to send are taken from it.
+//! Payload is encrypted out of its buffer and decrypted into the staging area, which is one copy
 //! more than without TLS.
 
 use std::fmt::Write as _;
@@ -20,14 +20,14 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use crate::config::legs::LegTls;
 use crate::config::tls::{Access, TlsConfig};
 
-/// Where distributions keep the authorities that the machine trusts.
+/// The files in which distributions keep the authorities that the machine trusts.
 const SYSTEM_AUTHORITIES: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// Plaintext handed to TLS at once: one record.
+/// Plaintext handed to TLS at once, in bytes: one record.
 const RECORD_BYTES: usize = 16 << 10;
 
 /// Reads an export's certificate, key and authorities.
@@ -58,7 +58,7 @@ pub fn serving(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
     Ok(Arc::new(server))
 }
 
-/// Reads what a remote leg's server is judged by, and what we show it.
+/// Reads the authorities that judge a remote leg's server, and our own certificate.
 ///
 /// # Errors
 /// Text naming the file, what is wrong and what would do.
@@ -88,12 +88,12 @@ pub fn connecting(config: &LegTls) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(client))
 }
 
-/// Reads lists of revoked certificates, if a file of them is named.
+/// Reads the revocation lists, if a file of them is configured.
 fn revoked(path: Option<&Path>) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
     path.map_or(Ok(Vec::new()), |path| pem(path, "list of revoked certificates"))
 }
 
-/// The rights of clients, by the names their certificates are good for.
+/// The rights of clients, by the names for which their certificates are valid.
 #[derive(Debug)]
 pub struct Clients(Vec<(ServerName<'static>, Access)>);
 
@@ -101,7 +101,7 @@ impl Clients {
     /// Those that are configured.
     pub fn new(config: &TlsConfig) -> Clients {
         let clients = config.clients.iter().filter_map(|client| {
-            // The configuration has been checked: each is a name.
+            // The configuration has been checked, so each of these is a name.
             Some((ServerName::try_from(client.name.clone()).ok()?, client.access))
         });
         Clients(clients.collect())
@@ -142,7 +142,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     pem(path, "certificate")
 }
 
-/// Reads all objects of one kind in a PEM file, of which there is at least one.
+/// Reads all objects of one kind in a PEM file, which must hold at least one.
 fn pem<T: PemObject>(path: &Path, kind: &str) -> Result<Vec<T>, String> {
     let found: Vec<T> =
         T::pem_file_iter(path).and_then(Iterator::collect).map_err(|error| named(path, &error))?;
@@ -159,9 +159,9 @@ fn named(path: &Path, error: &dyn std::fmt::Display) -> String {
 /// TLS on one connection.
 pub struct Tls {
     session: Connection,
-    /// Whether the NBD session has been told that TLS is up.
+    /// True once the NBD session has been told that TLS is up.
     announced: bool,
-    /// About how many bytes wait to be sent.
+    /// Plaintext that waits to be sent, in bytes, approximately.
     queued: usize,
 }
 
@@ -171,7 +171,7 @@ impl Tls {
         Ok(Tls::new(ServerConnection::new(config)?.into()))
     }
 
-    /// With a server that must be `name`.
+    /// Starts TLS with a server whose certificate must carry `name`.
     pub(crate) fn connect(
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
@@ -180,7 +180,7 @@ impl Tls {
     }
 
     fn new(mut session: Connection) -> Tls {
-        // What may wait is bounded by what is written.
+        // The caller bounds the queue by how much it writes.
         session.set_buffer_limit(None);
         Tls { session, announced: false, queued: 0 }
     }
@@ -192,7 +192,7 @@ impl Tls {
         up
     }
 
-    /// Takes received bytes; how many it used.
+    /// Takes received bytes and returns the number used.
     ///
     /// # Errors
     /// The peer broke TLS, or was not let in. An alert may be waiting to be sent.
@@ -203,7 +203,7 @@ impl Tls {
                 self.session.process_new_packets()?;
                 Ok(used)
             }
-            // Its buffer is full of plaintext not yet fetched.
+            // Its buffer is full of plaintext that has not been read yet.
             Err(_) => Ok(0),
         }
     }
@@ -217,7 +217,7 @@ impl Tls {
     /// Encrypts the beginning of `plaintext`; how many bytes of it.
     pub fn encrypt(&mut self, plaintext: &[u8]) -> usize {
         let record = &plaintext[..plaintext.len().min(RECORD_BYTES)];
-        // Writing to its buffer, which has no bound, cannot fail.
+        // Its buffer has no bound, so writing to it cannot fail.
         let taken = self.session.writer().write(record).unwrap_or(0);
         self.queued += taken;
         taken
@@ -233,7 +233,7 @@ impl Tls {
         }
     }
 
-    /// About how many bytes of plaintext wait to be sent.
+    /// Returns the number of bytes of plaintext that wait to be sent, approximately.
     pub(crate) fn queued(&self) -> usize {
         self.queued
     }

@@ -40,10 +40,10 @@ use format::{FormatError, Plan};
 use hemi_io::signature::Signature;
 use largest::Room;
 
-/// Fewest legs a volume is created with.
+/// Minimum number of legs of a new volume.
 pub const LEGS_MIN: usize = 2;
 
-/// The size that a new volume is to have.
+/// The size of a new volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VolumeSize {
     /// A number of bytes, a multiple of 4096.
@@ -61,12 +61,12 @@ impl From<u64> for VolumeSize {
     }
 }
 
-/// A disk whose content becomes the volume's in place.
+/// A disk whose content becomes the volume's, in place.
 #[derive(Clone, Debug)]
 pub struct Adopt {
-    /// The disk, or a file.
+    /// The disk or file.
     pub path: PathBuf,
-    /// The file or device for its metadata; none for the end of the disk.
+    /// The file or device for its metadata; `None` for the end of the disk.
     pub metadata: Option<PathBuf>,
 }
 
@@ -81,30 +81,30 @@ impl Adopt {
     }
 }
 
-/// What to create.
+/// Options for a new volume.
 #[derive(Clone, Debug, Default)]
 pub struct CreateOptions {
     /// The volume's size.
     pub size: VolumeSize,
     /// The disk that becomes the first leg and keeps its content.
     pub adopt: Option<Adopt>,
-    /// The other legs, as on the command line; the first leg gets slot 0.
+    /// The other legs, as on the command line. The first leg gets slot 0.
     pub legs: Vec<String>,
-    /// The volume's name; may be empty.
+    /// The volume's name, possibly empty.
     pub name: String,
-    /// The region size in bytes; none for the default.
+    /// The region size in bytes; `None` for the default.
     pub region_bytes: Option<u64>,
-    /// The smallest request in bytes, 512 or 4096; none for the largest block of the legs.
+    /// The smallest request in bytes, 512 or 4096; `None` for the largest block size of the legs.
     pub block_bytes: Option<u32>,
     /// Paths of legs, or of a stripe's members, whose content may be destroyed.
     pub wipe: Vec<PathBuf>,
-    /// Reserve the space of files that are made, rather than leave them sparse.
+    /// True to reserve the space of new files instead of leaving them sparse.
     pub reserve: bool,
-    /// Go through the page cache, for file systems that cannot bypass it (O_DIRECT).
+    /// True to go through the page cache, for file systems that cannot bypass it (O_DIRECT).
     pub cached: bool,
-    /// Zero the data area of legs not known to be zero, so that they start alike.
+    /// True to zero the data area of legs not known to be zero, so that all start identical.
     pub zero: bool,
-    /// The shares of drives that stay unused.
+    /// The shares of drives to leave unused.
     pub spare: Vec<Spare>,
 }
 
@@ -114,7 +114,7 @@ pub struct CreateOptions {
 /// See [`CreateError`].
 pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     if let VolumeSize::Bytes(size) = options.size {
-        // This error comes first, whatever the legs are.
+        // A wrong size is reported first, whatever the legs are.
         layout(size, options.region_bytes)?;
     }
     let name = name(&options.name)?;
@@ -141,7 +141,7 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     let signature = Signature { name: name.as_str().into(), volume };
     opened.sign(&candidates, &signature)?;
     let whole = match (&options.adopt, zero_legs) {
-        // Where no leg is known to be zeros, the first leg's content is the volume's.
+        // If no leg is known to be zeros, the first leg's content is the volume's.
         (Some(_), _) | (None, 0) => 1,
         (None, zero_legs) => zero_legs,
     };
@@ -186,8 +186,8 @@ fn size(options: &CreateOptions, candidates: &[Candidate]) -> Result<u64, Create
     largest.ok_or(CreateError::LegCount(legs.len()))
 }
 
-/// Takes a name for a new volume. Files are named after it, so it must not be a path, though
-/// hemi serves older volumes whose names are, nor hold characters that nobody sees.
+/// Parses a new volume's name. Files are named after it, so it must not be a path, although hemi
+/// serves older volumes with such names. It must not hold invisible characters either.
 fn name(text: &str) -> Result<Name, CreateError> {
     if text.contains('/') || text == "." || text == ".." {
         return Err(CreateError::PathName(text.to_owned()));
@@ -236,11 +236,11 @@ fn block_bytes(
 
 fn random_id() -> Result<Id, CreateError> {
     let id = random::bytes().map_err(CreateError::Random)?;
-    // All zeros means none.
+    // An id of all zeros means none.
     if id == Id::default() { random_id() } else { Ok(id) }
 }
 
-/// Legs open and locked; files made are removed again unless they are kept.
+/// Open and locked legs. Files created for them are removed on drop, unless they are kept.
 #[derive(Default)]
 struct Opened {
     legs: Vec<OpenLeg>,
@@ -266,7 +266,7 @@ impl Opened {
                 if let OpenError::Io { path, source } = &error
                     && source.kind() == io::ErrorKind::AlreadyExists
                 {
-                    // Somebody else made it a moment ago: it is not ours to remove.
+                    // Another process created the file just now, so it is not ours to remove.
                     self.made.retain(|made| made != path);
                 }
                 Err(error.into())
@@ -274,8 +274,8 @@ impl Opened {
         }
     }
 
-    /// Wipes and zeroes as asked, makes stripes of their members; tells which legs are known
-    /// to be zeros.
+    /// Wipes and zeroes as requested and makes stripes of their members. Returns which legs are
+    /// known to be zeros.
     fn prepare(
         &mut self,
         candidates: &[Candidate],
@@ -295,7 +295,7 @@ impl Opened {
         Ok(zero_legs)
     }
 
-    /// Writes the signature that other programs see to the legs.
+    /// Writes the signature by which other programs recognise the legs.
     fn sign(&self, candidates: &[Candidate], signature: &Signature) -> Result<(), CreateError> {
         for (candidate, leg) in candidates.iter().zip(&self.legs) {
             signature.write(leg).map_err(|source| CreateError::Write {
@@ -307,7 +307,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Keeps the files made, and makes their names durable too.
+    /// Keeps the created files and makes their names durable.
     fn keep(mut self) -> Result<(), CreateError> {
         for path in std::mem::take(&mut self.made) {
             let folder = folder_of(&path);
@@ -321,12 +321,13 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         for path in &self.made {
-            // Best effort: the error that led here is what the operator must hear of.
+            // Best effort: the operator must see the original error instead.
             let _ = std::fs::remove_file(path);
         }
-        // Last, so that nobody takes a file that is about to go. Whoever starts a process at
-        // this moment has copies of the descriptors, and with them the locks, until it is
-        // another program: the legs are let go by name. All I/O was waited for.
+        // Legs are unlocked last, so that nobody takes a file that is about to be removed. A
+        // process forked at this moment holds copies of the descriptors, and with them the locks,
+        // until it runs another program. So the legs are unlocked explicitly. All I/O has
+        // completed.
         for leg in &self.legs {
             leg.unlock();
         }

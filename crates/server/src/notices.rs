@@ -1,7 +1,7 @@
-//! The engine's notices as log events.
+//! Writes the engine's notices to the log.
 //!
-//! A leg that fails every write would fill the log: its errors are said once a second at
-//! most, each line with how many there were since the one before.
+//! A leg that fails every write would fill the log. So its errors are logged once a second at most, each line
+//! with the number of errors since the previous one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +13,9 @@ use hemi_units::{Instant, SECOND, Time};
 
 use crate::control::volume::{LegIdentity, Noticed};
 
-/// Notices that may wait for the control thread.
+/// Maximum number of notices that wait for the control thread.
 const NOTICES_MAX: usize = 1024;
-/// Shortest time between two lines on errors of one leg, in nanoseconds.
+/// Shortest time between two lines about errors of one leg, in nanoseconds.
 const ERROR_LINE_INTERVAL: u64 = SECOND;
 
 /// An I/O that failed.
@@ -25,23 +25,23 @@ struct Failed {
     sector: u64,
 }
 
-/// What has been said of a leg's errors, and what has not.
+/// The errors of one leg that have not been logged yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Errors {
-    /// Until when no line is due.
+    /// Time before which no line is due.
     quiet_until: Instant,
-    /// The newest error not said yet, and how many there are.
+    /// The newest error not yet logged, and the number of errors not yet logged.
     unsaid: Option<(Failed, u64)>,
 }
 
 impl Errors {
-    /// Takes an error in.
+    /// Counts an error.
     fn add(&mut self, failed: Failed) {
         let before = self.unsaid.map_or(0, |(_, count)| count);
         self.unsaid = Some((failed, before + 1));
     }
 
-    /// What is to be said now: the newest error, and how many it stands for.
+    /// Returns the error to log now, if a line is due: the newest one, and the number it stands for.
     fn due(&mut self, now: Instant) -> Option<(Failed, u64)> {
         if now < self.quiet_until {
             return None;
@@ -52,7 +52,7 @@ impl Errors {
     }
 }
 
-/// The log of one volume's notices, and the way of notices to the control thread.
+/// The log of one volume's notices, and the sender of notices to the control thread.
 #[derive(Debug)]
 pub(crate) struct Notices {
     errors: [Errors; LEGS_MAX],
@@ -60,7 +60,7 @@ pub(crate) struct Notices {
     left_out: Arc<AtomicU64>,
 }
 
-/// The control thread's end of the way.
+/// The control thread's receiver of notices.
 #[derive(Debug)]
 pub(crate) struct NoticeReceiver {
     receiver: Receiver<Noticed>,
@@ -68,8 +68,8 @@ pub(crate) struct NoticeReceiver {
 }
 
 impl NoticeReceiver {
-    /// Takes the notices that have come, oldest first. Returns how many more came for which there was
-    /// no room.
+    /// Appends the notices that have come, oldest first. Returns the number of notices that were dropped for
+    /// lack of room.
     pub(crate) fn take(&mut self, into: &mut Vec<Noticed>) -> u64 {
         into.extend(self.receiver.try_iter().take(NOTICES_MAX));
         self.left_out.swap(0, Ordering::Relaxed)
@@ -77,7 +77,7 @@ impl NoticeReceiver {
 }
 
 impl Notices {
-    /// Makes the log, and the control thread's end of the way.
+    /// Returns the log, and the control thread's receiver.
     pub(crate) fn new() -> (Notices, NoticeReceiver) {
         let (sender, receiver) = sync_channel(NOTICES_MAX);
         let left_out = Arc::new(AtomicU64::new(0));
@@ -86,9 +86,9 @@ impl Notices {
         (notices, NoticeReceiver { receiver, left_out })
     }
 
-    /// Logs a notice, with the leg's own name, and sends it on.
+    /// Logs a notice with the leg's own name, and sends it to the control thread.
     pub(crate) fn log(&mut self, now: Instant, legs: &[LegIdentity], notice: Notice) {
-        // Nobody waits here for a control thread that is busy, or gone.
+        // The sender does not wait for a control thread that is busy or gone.
         if self.sender.try_send(Noticed { at: now, notice }).is_err() {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
@@ -101,7 +101,7 @@ impl Notices {
         }
     }
 
-    /// Says what has been held back long enough. To be called now and then.
+    /// Logs the errors that have been held back long enough. Must be called at intervals.
     pub(crate) fn say_errors(&mut self, now: Instant, legs: &[LegIdentity]) {
         for (slot, errors) in self.errors.iter_mut().enumerate() {
             let Some((Failed { error, sector }, count)) = errors.due(now) else { continue };
@@ -121,7 +121,7 @@ impl Notices {
     }
 }
 
-/// Returns what operators call a leg.
+/// Returns the name that operators use for a leg.
 pub(crate) fn name(legs: &[LegIdentity], leg: LegIndex) -> String {
     let known = legs.iter().find(|known| known.leg == leg.0);
     known.map_or_else(|| format!("leg {}", leg.0), |known| known.name.clone())
@@ -130,7 +130,7 @@ pub(crate) fn name(legs: &[LegIdentity], leg: LegIndex) -> String {
 fn log(legs: &[LegIdentity], notice: Notice) {
     let name = |leg| name(legs, leg);
     match notice {
-        // Said at intervals.
+        // These are logged at intervals.
         Notice::LegError { .. } => {}
         Notice::Frozen { leg, limit } => {
             tracing::warn!(leg = name(leg), limit = %Time(limit), "frozen: an I/O outlived its limit");
@@ -199,7 +199,7 @@ mod tests {
             }
         }
         assert_eq!((lines, told), (4, 31));
-        // The rest is said though nothing follows, and then no more.
+        // The rest is logged although no error follows, and nothing after that.
         let (_, rest) = errors.due(Instant(5 * SECOND)).expect("what was held back");
         assert_eq!(rest, 4);
         assert_eq!(errors.due(Instant(9 * SECOND)), None);

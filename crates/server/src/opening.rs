@@ -1,8 +1,8 @@
-//! Opens a volume: its legs, what recovery makes of them, and which of them are absent.
+//! Opens a volume: opens its legs, finds those that are absent, and lets recovery decide.
 //!
-//! A leg is **absent** if its path is gone, its drive fails every read or its server does not
-//! answer. That is no error by itself. Recovery decides by the other legs: without a leg that
-//! is durably out the volume is served, and without one that is in it is not.
+//! A leg is **absent** if its path is gone, its drive fails every read, or its server does not answer. That
+//! alone is no error. Recovery decides by the other legs: the volume is served without a leg that is durably
+//! out, but not without one that is in.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -33,14 +33,14 @@ pub use give_up::GivenUp;
 /// Pause between two attempts to open an absent leg.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A volume whose legs are open and locked, and what recovery makes of them.
+/// A volume whose legs are open and locked, and the outcome of its recovery.
 pub struct OpenedVolume {
-    /// What the engine opens with.
+    /// The state with which the engine opens.
     pub opening: Opening,
     pub(crate) legs: Vec<(LegIndex, OpenLeg)>,
     /// The ledger it is served with.
     pub(crate) ledger: Option<Ledger>,
-    /// Its file, or the reason why there is none.
+    /// The ledger's file, or the reason why there is none.
     pub(crate) ledger_status: LedgerStatus,
     pub(crate) identities: Vec<LegIdentity>,
     /// The specs and options of its legs, absent ones included.
@@ -63,7 +63,7 @@ impl OpenedVolume {
         volume_name(&self.opening.superblock)
     }
 
-    /// Returns what does not change while the volume is served.
+    /// Returns the volume's properties that do not change while it is served.
     pub(crate) fn identity(&self) -> Identity {
         let superblock = &self.opening.superblock;
         Identity {
@@ -77,39 +77,38 @@ impl OpenedVolume {
         }
     }
 
-    /// Returns what status and logs call the leg in a slot.
+    /// Returns the name of the leg in a slot, as used by status and logs.
     pub(crate) fn leg_name(&self, slot: LegIndex) -> String {
         let known = self.identities.iter().find(|identity| identity.leg == slot.0);
         known.map_or_else(|| format!("leg {}", slot.0), |identity| identity.name.clone())
     }
 }
 
-/// Says how to open a volume.
+/// Options for opening a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions<'a> {
-    /// The volume whose legs are looked for, besides those that are named.
+    /// The volume whose legs are searched for, besides the named ones.
     pub scan: Option<&'a ScanConfig>,
-    /// Time that a leg which is needed and absent is waited for.
+    /// Time to wait for a leg that is needed and absent.
     pub patience: Duration,
-    /// True if missing legs are given up after that, though they may hold more.
+    /// True if legs still missing after that are given up, although they may hold newer data.
     pub start_degraded: bool,
     /// The ledger's place.
     pub ledger: &'a Place,
-    /// An existing ledger is read even if none is to be kept, and no new one is made.
+    /// True if an existing ledger is read even if none is to be kept, and no new one is created.
     pub settle: bool,
-    /// The operator accepts to lose what only a missing or damaged ledger could tell.
+    /// True if the operator accepts the loss of what only a missing or damaged ledger could tell.
     pub accept_loss: bool,
-    /// True if the previous server has seen the end of all its writes: remote legs need no quarantine.
+    /// True if the previous server has seen all its writes end, so that remote legs need no quarantine.
     pub settled: bool,
 }
 
-/// Opens and locks legs, reads their metadata and the ledger, and lets recovery decide. If
-/// recovery needs a leg that is absent, it is tried again. `configs` are the legs that are named; others may
-/// be looked for.
+/// Opens and locks legs, reads their metadata and the ledger, and lets recovery decide. If recovery needs an
+/// absent leg, it is tried again. `configs` are the named legs; others may be searched for.
 ///
 /// # Errors
-/// A leg that is there and cannot be opened; [`ServeError::Absent`] if none is there;
-/// [`ServeError::Ledger`] if the ledger cannot be read or kept; everything recovery objects to.
+/// Fails if a leg that is present cannot be opened, with [`ServeError::Absent`] if no leg is present, with
+/// [`ServeError::Ledger`] if the ledger cannot be read or kept, and with every objection of recovery.
 pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume, ServeError> {
     let mut ledgers = Ledgers::new(options.ledger)?;
     let deadline = Instant::now() + options.patience;
@@ -158,7 +157,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
         let mut why_not = None;
         let may_give_up = options.start_degraded && given_up.is_none();
         if may_give_up && !candidates.is_empty() && lacks_legs_only(&refusal) {
-            // The promotion locks the ledger.
+            // The promotion locks the ledger, so it is released here.
             ledgers = Ledgers::new(options.ledger)?;
             match give_up_missing(&refusal, &mut candidates, options.ledger) {
                 Ok(done) => {
@@ -179,8 +178,8 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
     let quarantine = present(&candidates).filter_map(|(_, leg, _)| leg.quarantine()).max();
     let quarantine = quarantine.unwrap_or_default();
     if !opening.clean && !options.settled && !quarantine.is_zero() {
-        // Local legs have been locked until their last write ended; nobody says so of
-        // remote ones, and a late write must not meet ours.
+        // Local legs were locked until their last write ended. Nothing guarantees that for remote legs, and a
+        // late write must not meet ours.
         let seconds = quarantine.as_secs_f64();
         tracing::info!(
             seconds,
@@ -206,7 +205,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
     Ok(OpenedVolume { opening, legs, configs, ledger, ledger_status, identities, given_up })
 }
 
-/// Reports the legs that a start waits for: once to the log, and again and again to systemd.
+/// Reports the legs that a start waits for: once to the log, and repeatedly to systemd.
 fn tell_waiting(absent: &str, patience: Duration, told: &mut bool) {
     crate::control::waiting(absent);
     if !std::mem::replace(told, true) {
@@ -227,7 +226,7 @@ fn tell_given_up(given_up: &GivenUp, candidates: &[Candidate]) {
     );
 }
 
-/// Lets recovery decide by the legs that are present, and by the ledger if one of them names it.
+/// Lets recovery decide by the legs that are present, and by the ledger if one of them relies on it.
 fn assess(
     candidates: &[Candidate],
     ledgers: &mut Ledgers<'_>,
@@ -252,7 +251,7 @@ fn present(candidates: &[Candidate]) -> impl Iterator<Item = (&LegConfig, &OpenL
     })
 }
 
-/// Tells of each absent leg why it is absent.
+/// Returns the reason for each leg's absence.
 fn absences(candidates: &[Candidate]) -> Vec<String> {
     let absent = candidates.iter().filter_map(|candidate| match &candidate.state {
         State::Present { .. } => None,
@@ -263,8 +262,8 @@ fn absences(candidates: &[Candidate]) -> Vec<String> {
     absent.collect()
 }
 
-/// Returns true if the return of an absent leg may be all that recovery needs. In a search, a leg may come
-/// that no other leg names.
+/// Returns true if recovery may need no more than the return of an absent leg. During a search, a leg may
+/// also appear that no other leg names.
 fn waits_for_legs(refusal: &Refusal, candidates: &[Candidate], searches: bool) -> bool {
     let for_a_leg = |problem: &Problem| {
         matches!(problem, Problem::Missing { .. } | Problem::NoLegs | Problem::Undecided { .. })
@@ -273,7 +272,7 @@ fn waits_for_legs(refusal: &Refusal, candidates: &[Candidate], searches: bool) -
     any_absent && refusal.problems.iter().all(for_a_leg)
 }
 
-/// Puts a refusal into words, with the reasons why legs are absent.
+/// Describes a refusal, with the reasons why legs are absent.
 fn refused(
     refusal: &Refusal,
     candidates: &[Candidate],
@@ -297,7 +296,7 @@ fn refused(
     ServeError::Refused(lines.join("\n"))
 }
 
-/// Tells where a ledger that is missing was looked for.
+/// Names the paths where a missing ledger was looked for.
 fn looked_for(
     refusal: &Refusal,
     candidates: &[Candidate],
@@ -315,8 +314,8 @@ fn looked_for(
     ))
 }
 
-/// Returns the right specs of legs that were configured by their path alone and have their metadata
-/// at the end, or elsewhere.
+/// Returns the right specs of legs that were configured by their path alone although their metadata is at the
+/// end or elsewhere.
 fn otherwise_named(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
     let legs: Vec<_> = present(candidates).collect();
     let not_legs = refusal.problems.iter().filter_map(|problem| match problem {
@@ -327,7 +326,7 @@ fn otherwise_named(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
     not_legs
         .filter_map(|(config, ..)| {
             other_spec(&config.path).or_else(|| {
-                // A disk whose metadata is elsewhere has no trace of it. The other legs know.
+                // A disk whose metadata is elsewhere carries no trace of it, but the other legs know.
                 let LegSpec::Path(path) = &config.path else { return None };
                 let own = std::path::absolute(path).ok()?;
                 let specs = superblocks().flat_map(|superblock| {
@@ -341,8 +340,8 @@ fn otherwise_named(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
         .collect()
 }
 
-/// Names the legs that the other legs know by the path of something that is no leg: their
-/// superblocks were overwritten, or another disk has their path now.
+/// Names legs whose recorded path now leads to something that is no leg: their superblocks were overwritten,
+/// or another disk has taken their path.
 fn overwritten(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
     let legs: Vec<_> = present(candidates).collect();
     let superblocks: Vec<_> =
@@ -367,8 +366,8 @@ fn overwritten(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
     lines
 }
 
-/// Names every leg of the volume by its slot: those that are present as configured, those that
-/// are absent by the configuration if it still tells, else by what the others know of them.
+/// Names every leg of the volume by its slot: a present leg by its configuration, and an absent one by the
+/// configuration if it still tells, else by what the other legs know of it.
 fn identities(opening: &Opening, candidates: &[Candidate]) -> Vec<LegIdentity> {
     let named = |leg: LegIndex, config: &LegConfig| LegIdentity {
         leg: leg.0,
@@ -400,7 +399,7 @@ fn identities(opening: &Opening, candidates: &[Candidate]) -> Vec<LegIdentity> {
     identities
 }
 
-/// True if a leg is configured by this path, or by this spec.
+/// Returns true if a leg is configured by this path or spec.
 pub(crate) fn is_path(config: &LegConfig, path: &Path) -> bool {
     match &config.path {
         LegSpec::Path(own) => std::path::absolute(own).is_ok_and(|own| own == path),

@@ -1,5 +1,5 @@
-//! One list of every bounded option: its value, default and allowed range, so that the
-//! check, the error and the documentation cannot disagree.
+//! The list of every bounded option with its value, default and allowed range. The check, its error
+//! and the documentation share it and so cannot disagree.
 
 use std::ops::RangeInclusive;
 
@@ -9,17 +9,17 @@ use hemi_units::{Size, Time};
 /// One bounded option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Its key as in `CONFIG.toml`, dots between tables.
+    /// Its key in `CONFIG.toml`, with dots between tables.
     pub key: String,
     /// The value, as printed.
     pub value: String,
     /// The default, as printed.
     pub default: String,
-    /// The lowest allowed, as printed.
+    /// The lowest allowed value, as printed.
     pub lowest: String,
-    /// The highest allowed, as printed.
+    /// The highest allowed value, as printed.
     pub highest: String,
-    /// Whether the value lies within.
+    /// True if the value is in range.
     pub within: bool,
 }
 
@@ -48,22 +48,22 @@ impl Bounds {
         });
     }
 
-    /// A plain number.
+    /// Adds a plain number.
     pub fn count(&mut self, key: &str, value: u32, default: u32, allowed: RangeInclusive<u32>) {
         self.push(key, value, default, allowed);
     }
 
-    /// A size.
+    /// Adds a size.
     pub fn size(&mut self, key: &str, value: Size, default: Size, allowed: RangeInclusive<Size>) {
         self.push(key, value, default, allowed);
     }
 
-    /// A duration.
+    /// Adds a duration.
     pub fn time(&mut self, key: &str, value: Time, default: Time, allowed: RangeInclusive<Time>) {
         self.push(key, value, default, allowed);
     }
 
-    /// The first option out of its range.
+    /// Fails for the first option out of its range.
     pub fn check(&self) -> Result<(), ConfigError> {
         match self.list.iter().find(|bound| !bound.within) {
             None => Ok(()),

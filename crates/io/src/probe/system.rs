@@ -1,7 +1,7 @@
-//! What Linux says of files and devices in /proc, /sys and by `wipefs`.
+//! Facts about files and devices from /proc, /sys and `wipefs`.
 //!
-//! All of it is advice for a clear message: where a file of /proc is missing, nothing is
-//! found. What must not fail is held by the exclusive open and the lock of the leg itself.
+//! They only serve a clear message: if a file in /proc is missing, nothing is found. Safety rests
+//! on the exclusive open and the lock of the leg itself.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{Content, Use};
 
-/// Where `wipefs` is when the search path of a plain user does not lead there.
+/// Paths of `wipefs`, for users whose search path does not include it.
 const WIPEFS: [&str; 3] = ["wipefs", "/usr/sbin/wipefs", "/sbin/wipefs"];
 
 pub(super) fn uses_of_file(path: &Path, metadata: &Metadata) -> Vec<Use> {
@@ -24,14 +24,14 @@ pub(super) fn uses_of_file(path: &Path, metadata: &Metadata) -> Vec<Use> {
     if is_swap(&real) {
         uses.push(Use::Swap);
     }
-    // By inode: the loop device may have been given another of the file's names.
+    // Compared by inode, since the loop device may have been given another name of the file.
     let same = |behind: &Metadata| (behind.dev(), behind.ino()) == (metadata.dev(), metadata.ino());
     uses.extend(loops_over(same));
     uses
 }
 
-/// Loop devices over what `same` tells of. The kernel counts them neither as holders of a
-/// device, nor does an exclusive open fail for them.
+/// Finds loop devices over the file or device that `same` recognises. The kernel does not count
+/// them as holders, nor does an exclusive open fail because of them.
 fn loops_over(same: impl Fn(&Metadata) -> bool) -> impl Iterator<Item = Use> {
     let over = move |device: &String| {
         let backing = Path::new("/sys/block").join(device).join("loop/backing_file");
@@ -78,8 +78,8 @@ pub(super) fn partitions(number: u64) -> Vec<String> {
     partition_names(&sys_folder(number))
 }
 
-/// Whether someone holds a lock on the file or device node, and which process: another hemi a
-/// `flock`, qemu locks of ranges.
+/// Returns the process that holds a lock on the file or device node: `None` if it is not locked,
+/// `Some(None)` if the process is unknown. Another hemi holds a `flock`, and qemu locks ranges.
 pub(super) fn lock_owner(metadata: &Metadata) -> Option<Option<u32>> {
     let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
     let inode = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
@@ -107,7 +107,7 @@ struct WipefsSignature {
     label: Option<String>,
 }
 
-/// The signatures `wipefs` finds; none where it is not installed.
+/// Returns the signatures that `wipefs` finds; none if it is not installed.
 pub(super) fn signatures(path: &Path) -> Vec<Content> {
     let Ok(path) = fs::canonicalize(path) else {
         return Vec::new();
@@ -125,7 +125,7 @@ pub(super) fn signatures(path: &Path) -> Vec<Content> {
             .into_iter()
             .map(|found| Content::Signature { format: found.r#type, label: found.label })
             .collect();
-        // Some formats are signed in several places.
+        // Some formats have signatures in several places.
         contents.dedup();
         return contents;
     }
@@ -158,7 +158,7 @@ fn partition_names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Where the device with this `major:minor` is mounted, by /proc/self/mountinfo.
+/// Returns the mount point of the device with this `major:minor`, from /proc/self/mountinfo.
 fn mount_point(mounts: &str, number: &str) -> Option<String> {
     mounts.lines().find_map(|line| {
         let mut fields = line.split(' ').skip(2);
@@ -176,7 +176,7 @@ fn is_swap(path: &Path) -> bool {
     })
 }
 
-/// Undoes the kernel's octal escapes (`\040`) of blanks in paths.
+/// Undoes the kernel's octal escapes (`\040`) for blanks in paths.
 fn unescape(text: &str) -> String {
     let mut pieces = text.split('\\');
     let mut plain = pieces.next().unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! The engine's settings as written in `[engine]`: one key for each field of
-//! [`hemi_engine::settings::Settings`], with units.
+//! The `[engine]` table: the engine's settings with units, one key for each field of
+//! [`hemi_engine::settings::Settings`].
 
 use std::fmt;
 
@@ -12,81 +12,81 @@ use hemi_io::config::ConfigError;
 use hemi_io::config::bounds::Bounds;
 use hemi_units::{Size, Time};
 
-/// Most debts held exactly: 105 MB per leg.
+/// Maximum number of debts held exactly: 105 MB per leg.
 const OWED_EXTENTS_LIMIT: u32 = 1_048_576;
 
-/// `[engine]`.
+/// The `[engine]` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct EngineConfig {
-    /// Acknowledgement rule: `first`, `paper`, `all` or `write-behind`.
+    /// The acknowledgement rule: `first`, `paper`, `all` or `write-behind`.
     pub policy: Policy,
-    /// On how many legs a flush is durable before it is acknowledged: 1 to 8 or `"all"`.
+    /// Number of legs on which a flush is durable before it is acknowledged: 1 to 8 or `"all"`.
     pub flush_copies: FlushCopiesConfig,
-    /// A leg dead for this long is durably marked out.
+    /// Time after which a dead leg is durably marked out.
     pub out_after: Time,
-    /// Data I/O in flight per leg before further writes become debt.
+    /// Data I/O in flight per leg. Writes beyond it become debt.
     pub leg_window: u32,
-    /// Payload of this I/O.
+    /// Payload in flight per leg. Writes beyond it become debt.
     pub leg_window_bytes: Size,
     /// Largest single leg I/O of a drain.
     pub drain_bytes: Size,
-    /// A touched region idle for this long settles.
+    /// Idle time after which a touched region settles.
     pub clean_after: Time,
-    /// Bytes of dirty regions, at most, for idle ones to stay armed.
+    /// Bound on the bytes of dirty regions. Idle regions stay armed within it.
     pub resync_bytes: Size,
-    /// Client requests the engine holds at once.
+    /// Client requests that the engine holds at once.
     pub requests_max: u32,
     /// Regions that may be dirty at once.
     pub dirty_regions_max: u32,
-    /// Owed extents held exactly, per leg; beyond, whole regions are owed. Absent: one for each
-    /// 4 KiB of the exposure bound, within what is allowed, and at least the engine's default.
+    /// Owed extents held exactly, per leg. Beyond it, whole regions are owed. Default: one for each 4 KiB of
+    /// the exposure bound, within the allowed range and at least the engine's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owed_extents_max: Option<u32>,
-    /// Buffer budget that debts' private copies leave to requests under way.
+    /// Part of the buffer budget that private copies of debts leave to requests in flight.
     pub copies_reserve: Size,
-    /// Share of reads that may be hedged, per mille.
+    /// Share of reads that may be hedged, in thousandths.
     pub hedge_permille: u32,
-    /// How much better another leg must be expected to be to be read from instead, per cent.
+    /// Margin in percent by which another leg must be expected to be faster to be read from instead.
     pub read_hysteresis_percent: u32,
-    /// Policy `paper`: per mille of the first completion to wait for the others.
+    /// Policy `paper`: time to wait for the other legs, in thousandths of the first completion's time.
     pub paper_wait_permille: u32,
-    /// Policy `write-behind`: slot of the slow leg.
+    /// Policy `write-behind`: the slot of the slow leg.
     pub slow_leg: u32,
-    /// Policy `write-behind`: writes that leg may owe.
+    /// Policy `write-behind`: the number of writes that this leg may owe.
     pub write_behind_limit: u32,
-    /// How much may be held by one leg only.
+    /// Bounds on the data held by one leg only.
     pub exposure: ExposureConfig,
-    /// When an I/O counts as frozen.
+    /// Limits after which an I/O counts as frozen.
     pub wait: WaitConfig,
 }
 
-/// `[engine.exposure]`.
+/// The `[engine.exposure]` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct ExposureConfig {
-    /// Bound in bytes.
+    /// The bound in bytes.
     pub bytes: Size,
-    /// Bound in age of the oldest of them.
+    /// The bound on the age of the oldest exposed write.
     pub age: Time,
-    /// At the bound: `throttle` or `fall-behind`.
+    /// The action at the bound: `throttle` or `fall-behind`.
     pub mode: ExposureMode,
 }
 
-/// `[engine.wait]`: wait limit = `multiple` × the leg's own 99.9 % quantile, kept between
-/// `floor` and `ceiling`.
+/// The `[engine.wait]` table. The wait limit is `multiple` × the leg's own 99.9 % quantile, within `floor`
+/// and `ceiling`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct WaitConfig {
-    /// Lowest wait limit.
+    /// The lowest wait limit.
     pub floor: Time,
-    /// Highest wait limit.
+    /// The highest wait limit.
     pub ceiling: Time,
-    /// Multiple of the quantile.
+    /// The multiple of the quantile.
     pub multiple: u32,
 }
 
-/// [`FlushCopies`] as written: a number or `"all"`.
+/// [`FlushCopies`] as written in the file: a number or `"all"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushCopiesConfig(pub FlushCopies);
 
@@ -122,7 +122,7 @@ impl<'de> Deserialize<'de> for FlushCopiesConfig {
                 }
             }
             fn visit_u64<E: de::Error>(self, count: u64) -> Result<FlushCopiesConfig, E> {
-                // Too large for either is out of range alike.
+                // A number too large for `i64` is out of range like any other.
                 self.visit_i64(i64::try_from(count).unwrap_or(i64::MAX))
             }
         }
@@ -185,8 +185,8 @@ impl Default for WaitConfig {
 }
 
 impl EngineConfig {
-    /// The engine's settings. Values out of range, which [`super::Config::check`] refuses,
-    /// are cut to what the field holds.
+    /// Returns the engine's settings. Values out of range, which [`super::Config::check`] refuses, are
+    /// clamped to what the field holds.
     pub fn settings(&self) -> Settings {
         Settings {
             policy: self.policy,
@@ -216,8 +216,8 @@ impl EngineConfig {
         }
     }
 
-    /// A bound in bytes says nothing of small writes if those beyond some number come to be owed
-    /// as whole regions, which no other leg can take over before they are paid.
+    /// Returns the bound on exact debts. Its default covers the exposure bound with small writes: beyond it
+    /// whole regions are owed, which no other leg can take over before they are paid.
     fn owed_extents_max(&self) -> u32 {
         const SMALL_WRITE: u64 = 4096;
         self.owed_extents_max.unwrap_or_else(|| {
@@ -253,7 +253,7 @@ impl EngineConfig {
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        /// Legs address 4 KiB blocks; a drain I/O is a whole number of them.
+        /// Legs address 4 KiB blocks, and a drain I/O is a whole number of them.
         const DRAIN_BYTES_STEP: u64 = 4096;
         if self.wait.ceiling < self.wait.floor {
             return Err(ConfigError::conflict(

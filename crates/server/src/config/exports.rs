@@ -1,4 +1,4 @@
-//! Where clients reach the volume: NBD listeners and their limits.
+//! NBD exports: their listeners, TLS and limits.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use hemi_io::config::legs::NBD_PORT;
 use hemi_io::config::tls::TlsConfig;
 use hemi_units::Size;
 
-/// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.
+/// An address to listen on: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A unix stream socket at this path; a stale socket file there is replaced.
+    /// A unix stream socket at this path. A stale socket file there is replaced.
     Unix(PathBuf),
-    /// A TCP port.
+    /// A TCP address.
     Tcp {
-        /// Host name or address (an IPv6 address without its brackets).
+        /// Host name or address (an IPv6 address has no brackets).
         host: String,
-        /// Port.
+        /// The TCP port.
         port: u16,
     },
 }
@@ -39,7 +39,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Why an address to listen on was not understood.
+/// The reason why an address to listen on was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{address}` is not an address to listen on: {reason}")]
 pub struct ListenError {
@@ -67,15 +67,15 @@ impl FromStr for Listen {
     }
 }
 
-/// Splits `HOST:PORT` or `[IPV6]:PORT`; an empty host means all addresses.
+/// Splits `HOST:PORT` or `[IPV6]:PORT`. An empty host means all addresses.
 ///
 /// # Errors
 ///
-/// Text naming what is wrong.
+/// Text that names the problem.
 pub fn host_and_port(text: &str, default: Option<u16>) -> Result<(String, u16), String> {
     let (host, port) = if let Some(bracketed) = text.strip_prefix('[') {
         let (host, after) = bracketed.split_once(']').ok_or("the `[` is not closed")?;
-        // fe80::1%eth0 names the interface too.
+        // An address such as fe80::1%eth0 names the interface, too.
         let address = host.split_once('%').map_or(host, |(address, _)| address);
         if address.parse::<std::net::Ipv6Addr>().is_err() {
             return Err(format!("`{host}` is not an IPv6 address; only those take brackets"));
@@ -123,13 +123,14 @@ impl<'de> Deserialize<'de> for Listen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct ExportLimits {
-    /// Open connections; further ones are closed at once, or wait if one is leaving. Default 64.
+    /// Maximum number of open connections. Further ones are closed at once, or wait if one is
+    /// leaving. Default: 64.
     pub connections_max: u32,
-    /// Largest payload of one request. Default 32 MiB, the most NBD clients send unasked.
+    /// Largest payload of one request. Default: 32 MiB, the most that NBD clients send by default.
     pub request_bytes_max: Size,
-    /// Payload in flight per connection; beyond it, its socket is not read. Default 64 MiB.
+    /// Payload in flight per connection. Beyond it, the socket is not read. Default: 64 MiB.
     pub in_flight_bytes_max: Size,
-    /// Requests in flight per connection; beyond it, its socket is not read. Default 256.
+    /// Requests in flight per connection. Beyond it, the socket is not read. Default: 256.
     pub in_flight_requests_max: u32,
 }
 
@@ -144,29 +145,29 @@ impl Default for ExportLimits {
     }
 }
 
-/// One export: a listener and what it offers.
+/// One export: a listener, and the volume as offered there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct ExportConfig {
-    /// NBD: where to listen.
+    /// The address of the NBD listener.
     pub nbd: Listen,
-    /// Export name clients ask for; the empty name always works too. Default: the
+    /// Name by which clients ask for the export. The empty name always works, too. Default: the
     /// volume's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether writes are refused. Default false.
+    /// True if writes are refused. Default: false.
     #[serde(default)]
     pub read_only: bool,
-    /// TLS; none by default.
+    /// TLS of the export. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsConfig>,
-    /// Bounds.
+    /// Limits on its clients.
     #[serde(default)]
     pub limits: ExportLimits,
 }
 
 impl ExportConfig {
-    /// An export with the defaults.
+    /// Returns an export with default options.
     pub fn new(nbd: Listen) -> ExportConfig {
         ExportConfig {
             nbd,
@@ -208,7 +209,7 @@ impl ExportConfig {
     }
 
     pub(super) fn check(&self, prefix: &str) -> Result<(), ConfigError> {
-        /// The NBD protocol's limit on every string.
+        /// The NBD protocol limits every string to this length.
         const NBD_STRING_MAX: usize = 4096;
         if self.limits.in_flight_bytes_max < self.limits.request_bytes_max {
             return Err(ConfigError::conflict(

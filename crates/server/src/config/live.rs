@@ -1,20 +1,20 @@
-//! The options that can change while the volume is served, and their change.
+//! The options that can change while the volume is served, and the code that changes them.
 //!
-//! Every key of the configuration is in one list, with the reason if it is fixed. A value is read and
-//! judged as at a start, beside all the others.
+//! One list holds every key of the configuration, with the reason if it is fixed. A new value is parsed and
+//! checked together with all others, as at a start.
 
 use serde::{Deserialize, Serialize};
 
 use super::Config;
 
-/// Fixed: memory is taken for as many at the start.
+/// Fixed: memory is allocated at the start.
 const MEMORY: &str = "memory for as many is taken at the start";
 /// Fixed: sockets are bound at the start.
 const BOUND: &str = "it is bound at the start";
-/// Fixed: of no use later.
+/// Fixed: it only affects a start.
 const AT_START: &str = "it says how a start goes about it";
 
-/// Every key, in the order of docs/configuration.md, and why it cannot change, if it cannot.
+/// Every key in the order of docs/configuration.md, with the reason if it cannot change.
 const KEYS: [(&str, Option<&str>); 41] = [
     ("volume", Some("it says which volume a start may serve")),
     ("control", Some(BOUND)),
@@ -68,9 +68,9 @@ const KEYS: [(&str, Option<&str>); 41] = [
 /// One key of the configuration, as `GET /v1/settings` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// The key, dots between tables.
+    /// The key, with dots between tables.
     pub key: String,
-    /// Its value, as after `KEY=`; `null` if it has none.
+    /// Its value in the form of `KEY=VALUE`; `null` if it has none.
     pub value: Option<String>,
     /// True if it can change while the volume is served.
     pub live: bool,
@@ -78,18 +78,18 @@ pub struct Setting {
     pub why_not: Option<String>,
 }
 
-/// The reason why a key was not given another value.
+/// The reason why a value was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     /// There is no such key.
     #[error("there is no key {key}{}", suggestion(.meant.as_deref()))]
     Unknown {
-        /// As given.
+        /// The key as given.
         key: String,
-        /// The key that may be meant.
+        /// The key that may have been meant.
         meant: Option<String>,
     },
-    /// It cannot change.
+    /// The key cannot change.
     #[error("{key} cannot change while the volume is served: {why}")]
     Fixed {
         /// The key.
@@ -97,7 +97,7 @@ pub enum ChangeError {
         /// The reason.
         why: String,
     },
-    /// The value is not good, by itself or beside the others.
+    /// The value is not valid, by itself or together with the others.
     #[error("{0}")]
     Bad(String),
 }
@@ -106,13 +106,13 @@ fn suggestion(meant: Option<&str>) -> String {
     meant.map_or_else(String::new, |key| format!("; did you mean {key}?"))
 }
 
-/// Returns the key that `text` names. `engine.` may be left out, and `exposure` is
+/// Returns the key that `text` names. The prefix `engine.` may be left out, and `exposure` means
 /// `engine.exposure.bytes`.
 ///
 /// # Errors
 /// [`ChangeError::Unknown`].
 pub fn key(text: &str) -> Result<&'static str, ChangeError> {
-    /// Less alike than this is no suggestion.
+    /// Minimum similarity of a key that is suggested.
     const ALIKE: f64 = 0.8;
     let wanted = if text == "exposure" { "exposure.bytes" } else { text };
     let names = |key: &&str| *key == wanted || key.strip_prefix("engine.") == Some(wanted);
@@ -131,7 +131,7 @@ pub fn key(text: &str) -> Result<&'static str, ChangeError> {
     })
 }
 
-/// Every key with its value, and whether it can change while the volume is served.
+/// Returns every key with its value, and whether it can change while the volume is served.
 pub fn settings(config: &Config) -> Vec<Setting> {
     let table = toml::Table::try_from(config).expect("every option has a TOML form");
     let list = |texts: Vec<String>| (!texts.is_empty()).then(|| texts.join(", "));
@@ -140,7 +140,7 @@ pub fn settings(config: &Config) -> Vec<Setting> {
         "exports" => list(config.exports.iter().map(|export| export.nbd.to_string()).collect()),
         "vhost" => list(config.vhost.iter().map(|one| one.socket.display().to_string()).collect()),
         "scan" => config.scan.as_ref().map(|scan| scan.volume.clone()),
-        // Not written down where it follows from the exposure bound.
+        // This key is not written if it follows from the exposure bound.
         "engine.owed_extents_max" => Some(config.engine.settings().owed_extents_max.to_string()),
         _ => value_at(&table, key).map(printed),
     };
@@ -160,7 +160,7 @@ fn value_at<'a>(table: &'a toml::Table, key: &str) -> Option<&'a toml::Value> {
     if rest.is_empty() { Some(value) } else { value_at(value.as_table()?, rest) }
 }
 
-/// A value as it is given after `KEY=`.
+/// Prints a value in the form of `KEY=VALUE`.
 fn printed(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
@@ -168,11 +168,11 @@ fn printed(value: &toml::Value) -> String {
     }
 }
 
-/// Returns the configuration with other values, each a key and its value as text: all of them, or none.
-/// It is checked as at a start.
+/// Returns the configuration with new values, each a key and its value as text. Either all change or none.
+/// The result is checked as at a start.
 ///
 /// # Errors
-/// [`ChangeError`]: the first key that cannot change, or the first value that is not good.
+/// [`ChangeError`] for the first key that cannot change, or the first value that is not valid.
 pub fn changed(config: &Config, values: &[(String, String)]) -> Result<Config, ChangeError> {
     let mut table = toml::Table::try_from(config).expect("every option has a TOML form");
     let mut read = config.clone();
@@ -187,7 +187,7 @@ pub fn changed(config: &Config, values: &[(String, String)]) -> Result<Config, C
         read = Config::deserialize(table.clone()).map_err(|error| bad(error.message()))?;
     }
     read.file.clone_from(&config.file);
-    // It follows from the exposure bound, unless it is written down; its memory is taken already.
+    // It follows from the exposure bound unless it is configured, but its memory is allocated already.
     let bound = |config: &Config| config.engine.settings().owed_extents_max;
     if bound(&read) != bound(config) {
         read.engine.owed_extents_max = Some(bound(config));
@@ -213,7 +213,7 @@ mod tests {
         changed(config, &values)
     }
 
-    /// Keys of the file, tables opened up; lists of tables stay one key.
+    /// Collects the keys of the file. Tables are expanded, and a list of tables stays one key.
     fn keys(table: &toml::Table, prefix: &str, into: &mut Vec<String>) {
         for (name, value) in table {
             match value {
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Every value that is shown can be given.
+    /// Every value that is shown can be given back.
     #[test]
     fn a_value_is_taken_as_it_is_shown() {
         let config = config();
@@ -285,7 +285,7 @@ mod tests {
         set(&now, &both).expect("one after the other would be refused");
     }
 
-    /// The bound on debts follows the exposure bound at a start only: its memory is taken then.
+    /// The bound on debts follows the exposure bound at a start only, when its memory is allocated.
     #[test]
     fn memory_of_the_start_does_not_follow_the_exposure_bound() {
         let now = config();
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(again.settings().owed_extents_max, before);
     }
 
-    /// The page of the command has every key, and says of each whether it can change.
+    /// The command's page lists every key and says whether it can change.
     #[test]
     fn the_documentation_agrees() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands/set.md");

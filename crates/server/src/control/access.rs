@@ -1,11 +1,11 @@
-//! Who may do what on the HTTP listener, which, unlike the control socket, any program of the machine can
-//! reach: the token, and the hosts that a browser may call it by.
+//! Access rules of the HTTP listener. Unlike the control socket, any program of the machine can reach it, so
+//! it has a token and a list of the host names that a browser may use.
 //!
-//! - Without a token nobody changes anything there. Figures are for everybody on the machine.
-//! - A listener that other machines reach (`http_public`) shows figures to whoever has the token, too.
-//! - A request by a name that is not this machine's is refused: it comes from a page elsewhere whose name
-//!   was made to lead here (DNS rebinding). With `http_public` any name will do, because such a page has no
-//!   token, and hemi cannot know by what names it is reached.
+//! - Without a token nobody can change anything. Everybody on the machine can read figures.
+//! - A listener that other machines reach (`http_public`) requires the token for figures, too.
+//! - A request for a host name that is not this machine's is refused: it comes from a foreign page whose name
+//!   was made to resolve here (DNS rebinding). With `http_public` any name is accepted, because such a page
+//!   has no token, and hemi cannot know the names by which it is reached.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -25,24 +25,24 @@ use super::volume::{Refusal, RefusalKind};
 use crate::config::Config;
 use hemi_io::random;
 
-/// Fewest bytes of a token. One that hemi makes has 64.
+/// Minimum length of a token in bytes. One that hemi makes has 64.
 pub(crate) const TOKEN_BYTES_MIN: usize = 16;
-/// Most bytes of a token.
+/// Maximum length of a token in bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 512;
-/// Mode of a token file that hemi makes.
+/// Mode of a token file that hemi creates.
 const TOKEN_MODE: u32 = 0o600;
-/// Rights that nobody may have on a token file: a group may read it, others may nothing.
+/// Mode bits that a token file must not have: a group may read it, others may do nothing.
 const TOKEN_MODE_FORBIDDEN: u32 = 0o037;
 
 /// The reason why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The file could not be read or made.
+    /// The file could not be read or created.
     #[error("{}: {source} (http_token_file)", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is not fit to hold a token.
@@ -50,12 +50,12 @@ pub enum TokenError {
     Unfit {
         /// The file.
         path: PathBuf,
-        /// The fault of the file, and the way out.
+        /// The problem with the file, and the way out.
         reason: String,
     },
 }
 
-/// The secret that changes need.
+/// The secret that changes require.
 #[derive(Clone)]
 struct Token(String);
 
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads the token; makes the file, with a random one, where there is none.
+    /// Reads the token, and creates the file with a random one if it does not exist.
     fn read_or_make(path: &Path) -> Result<Token, TokenError> {
         match Token::read(path) {
             Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -81,7 +81,7 @@ impl Token {
     fn read(path: &Path) -> Result<Token, TokenError> {
         let fail = |source| TokenError::File { path: path.to_owned(), source };
         let unfit = |reason: String| TokenError::Unfit { path: path.to_owned(), reason };
-        // A FIFO must not hold up the start.
+        // A FIFO must not block the start.
         let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(fail)?;
         let known = file.metadata().map_err(fail)?;
@@ -122,28 +122,28 @@ impl Token {
     }
 }
 
-/// Returns true if an `Authorization` header carries the token. The time it takes tells nothing of the token
-/// but its length.
+/// Returns true if an `Authorization` header carries the token. The time it takes reveals only the token's
+/// length.
 pub fn same_token(authorization: &[u8], token: &str) -> bool {
     bearer(authorization).is_some_and(|sent| sent.ct_eq(token.as_bytes()).into())
 }
 
-/// Returns a token that nobody can guess: 64 hexadecimal digits.
+/// Returns a random token of 64 hexadecimal digits.
 ///
 /// # Errors
 ///
-/// The system's: it has none.
+/// The system's error if it returned no random bytes.
 pub fn random_token() -> io::Result<String> {
     Ok(random::bytes::<32>()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Returns what follows `Bearer`, whose case does not matter.
+/// Returns the credentials after `Bearer`, in any case.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-/// Writes a random token to a file that is not there. It appears whole, or not at all.
+/// Writes a random token to a new file, which appears whole or not at all.
 fn make(path: &Path) -> io::Result<()> {
     let token = random_token()? + "\n";
     let mut aside = path.as_os_str().to_owned();
@@ -151,7 +151,7 @@ fn make(path: &Path) -> io::Result<()> {
     let aside = PathBuf::from(aside);
     let written =
         write_new(&aside, token.as_bytes()).and_then(|()| match std::fs::hard_link(&aside, path) {
-            // Another start was first: its token it is.
+            // Another start was first, so its token is used.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             linked => linked,
         });
@@ -166,7 +166,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Looks whether a token file would do, or could be made; changes nothing.
+/// Checks that a token file is usable or could be created. Changes nothing.
 pub(crate) fn check_token_file(path: &Path) -> Result<(), String> {
     match Token::read(path) {
         Ok(_) => Ok(()),
@@ -184,16 +184,16 @@ pub(super) struct Access {
     token: Option<Token>,
     /// True if other machines may reach it.
     is_public: bool,
-    /// The host that it was configured with.
+    /// The host in its configuration.
     host: String,
-    /// The address that it listens on.
+    /// The address it listens on.
     address: Option<SocketAddr>,
     /// True if faults may be injected.
     inject: bool,
 }
 
 impl Access {
-    /// Reads the token of a listener, and makes one if its file is not there.
+    /// Reads the token of a listener, and creates one if its file does not exist.
     pub(super) fn new(config: &Config, address: Option<SocketAddr>) -> Result<Access, TokenError> {
         let token = config.http_token_file.as_deref().filter(|_| address.is_some());
         Ok(Access {
@@ -205,7 +205,7 @@ impl Access {
         })
     }
 
-    /// Returns what the page is told of the control socket's rights: everything.
+    /// Returns the rights on the control socket as the page is told: everything.
     pub(super) fn of_socket(&self) -> AccessAnswer {
         AccessAnswer {
             read: Right::Open,
@@ -217,7 +217,7 @@ impl Access {
         }
     }
 
-    /// Returns what the page is told of the rights that a request has.
+    /// Returns the rights of a request as the page is told.
     pub(super) fn of_request(&self, headers: &HeaderMap) -> AccessAnswer {
         AccessAnswer {
             read: if self.is_public { Right::Token } else { Right::Open },
@@ -246,7 +246,7 @@ impl Access {
         }
     }
 
-    /// Checks the host that a browser believes to talk to.
+    /// Checks the host to which the browser believes it is talking.
     fn has_our_name(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let host = named.map(host_of).unwrap_or_default();
@@ -267,7 +267,7 @@ impl Access {
     }
 }
 
-/// The refusal of changes where no token is configured, and the way out.
+/// The refusal of changes if no token is configured, and the way out.
 const NO_TOKEN: (&str, &str) = (
     "changes over HTTP are off",
     "Set http_token_file, or use the hemi commands, or hemi dashboard --proxy.",
@@ -281,7 +281,7 @@ fn unauthorized() -> Refusal {
     )
 }
 
-/// Returns the host of a `Host` header, without port and brackets.
+/// Returns the host of a `Host` header, without its port and brackets.
 fn host_of(header: &str) -> &str {
     match header.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,
@@ -289,17 +289,17 @@ fn host_of(header: &str) -> &str {
     }
 }
 
-/// Lets a request for the page pass if it names a host that is ours.
+/// Passes a request for the page if it names a host of ours.
 pub(super) async fn page(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     pass(shared.access.has_our_name(request.headers()), request, next).await
 }
 
-/// Lets a request for figures pass, or refuses it.
+/// Passes a request for figures, or refuses it.
 pub(super) async fn read(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     pass(shared.access.may_read(request.headers()), request, next).await
 }
 
-/// Lets a request for a change pass, or refuses it.
+/// Passes a request for a change, or refuses it.
 pub(super) async fn change(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     pass(shared.access.may_change(request.headers()), request, next).await
 }
@@ -321,33 +321,33 @@ async fn pass(judged: Result<(), Refusal>, request: Request, next: Next) -> Resp
     response
 }
 
-/// The right that a request needs.
+/// The condition for a kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Right {
-    /// Nothing.
+    /// Everybody may.
     Open,
-    /// The token.
+    /// The token is required.
     Token,
-    /// It is not to be had.
+    /// Nobody may.
     #[default]
     Off,
 }
 
-/// `GET /v1/access`: what may be done here.
+/// `GET /v1/access`: the rights of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessAnswer {
-    /// The right to read figures.
+    /// The condition for reading figures.
     pub read: Right,
-    /// The right to change something.
+    /// The condition for changes.
     pub change: Right,
     /// True if faults may be injected.
     pub inject: bool,
-    /// True if this request had the right token, or needed none.
+    /// True if this request had the right token or needs none.
     pub granted: bool,
-    /// The address that the HTTP listener has; `null` if there is none.
+    /// The address of the HTTP listener; `null` if there is none.
     pub address: Option<String>,
-    /// The way to have changes allowed, where they are off.
+    /// The way to allow changes, if they are off.
     pub why_not: Option<String>,
 }
 

@@ -1,9 +1,10 @@
-//! Connections of the control API and the metrics port: who gets in, and who has to leave.
+//! Connections of the control API and the HTTP listener: limits, and the choice of the one to
+//! close.
 //!
-//! A listener serves at most [`CONNECTIONS_MAX`] connections at a time, so that no number of
-//! clients takes the descriptors that exports and legs need. One more takes the place of the
-//! connection that was last answered the longest time ago. A connection that sends no whole
-//! request header within [`HEADER_TIMEOUT`] is closed.
+//! A listener serves at most [`CONNECTIONS_MAX`] connections at a time, so that clients cannot take
+//! the descriptors that exports and legs need. A further connection replaces the one whose last
+//! answer is the oldest. A connection that sends no whole request header within [`HEADER_TIMEOUT`]
+//! is closed.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -24,14 +25,14 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::wait;
 
-/// Most connections of one listener at a time.
+/// Maximum number of connections of one listener.
 pub(crate) const CONNECTIONS_MAX: usize = 128;
 /// Longest wait for the whole header of a connection's first or next request.
 pub(crate) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of a header, and of what is buffered of a body or an answer, per connection.
+/// Buffer per connection in bytes: for a header, and for parts of a body or an answer.
 pub(crate) const BUFFER_BYTES: usize = 64 << 10;
 
-/// Serves `routes` until `stopped`, and then what is still being answered.
+/// Serves `routes` until `stopped`, then finishes the answers in progress.
 pub(super) async fn serve<L: Listener>(
     mut listener: L,
     routes: Router,
@@ -103,9 +104,9 @@ async fn attend<S: AsyncRead + AsyncWrite + HasPeer + Unpin>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer(pub(super) u32);
 
-/// A stream whose other end may be known.
+/// A stream whose peer may be known.
 pub(super) trait HasPeer {
-    /// Returns the user at the other end, where the kernel knows.
+    /// Returns the user at the other end, if the kernel knows.
     fn peer(&self) -> Option<Peer>;
 }
 
@@ -121,13 +122,13 @@ impl HasPeer for tokio::net::TcpStream {
     }
 }
 
-/// When a connection last got something, and whether it waits for an answer now.
+/// The time at which a connection last sent something, and whether it owes an answer now.
 #[derive(Debug)]
 struct Activity {
     accepted: Instant,
     /// Milliseconds from `accepted` to the last byte written.
     written: AtomicU64,
-    /// Requests that have been read and not been answered.
+    /// Requests that have been read but not answered.
     answering: AtomicU32,
 }
 
@@ -140,8 +141,8 @@ impl Activity {
         }
     }
 
-    /// Returns the connection's rank among those to be closed: the smallest goes first, and
-    /// none that is owed an answer before one that is not.
+    /// Returns the connection's rank for closing: the smallest is closed first, and connections
+    /// that wait for an answer come last.
     fn rank(&self) -> (bool, Instant) {
         let written = Duration::from_millis(self.written.load(Ordering::Relaxed));
         (self.answering.load(Ordering::Relaxed) > 0, self.accepted + written)
@@ -157,7 +158,7 @@ impl Activity {
     }
 }
 
-/// A request on its way to an answer.
+/// A request that is being answered.
 struct Answering(Arc<Activity>);
 
 impl Drop for Answering {
@@ -166,7 +167,7 @@ impl Drop for Answering {
     }
 }
 
-/// A stream that notes when something is written.
+/// A stream that records the time of each write.
 struct Watched<S> {
     stream: S,
     activity: Arc<Activity>,
@@ -211,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// A server on a port of its own; it ends with the sender.
+    /// Starts a server on a port of its own. It ends when the sender is dropped.
     async fn served() -> (std::net::SocketAddr, watch::Sender<bool>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(stream.try_write(bytes).ok(), Some(bytes.len()));
     }
 
-    /// Returns what comes next; nothing once the server has closed the connection.
+    /// Returns the next bytes received; empty once the server has closed the connection.
     async fn receive(stream: &TcpStream) -> String {
         let mut into = [0; 4096];
         loop {
@@ -250,7 +251,7 @@ mod tests {
             send(&stream, b"GET / HTTP/1.1\r\n").await;
             half.push(stream);
         }
-        // Among those that were never answered, the first came before all others.
+        // Of the connections that were never answered, the first one is the oldest.
         tokio::time::sleep(Duration::from_millis(5)).await;
         send(&answered, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         assert!(receive(&answered).await.ends_with("here"));
@@ -268,7 +269,7 @@ mod tests {
         let (address, _stop) = served().await;
         let stream = TcpStream::connect(address).await.expect("it listens");
         send(&stream, b"GET / HTTP/1.1\r\n").await;
-        // The paused clock jumps to the timeout as soon as nothing else is to be done.
+        // The paused clock jumps to the timeout as soon as nothing else is left to do.
         assert!(!receive(&stream).await.contains("here"));
         assert_eq!(receive(&stream).await, "");
     }

@@ -1,7 +1,7 @@
-//! Events: what happened to the volume, each with its cause in one sentence and its figures.
+//! Events of the volume, each with its cause in one sentence and its figures.
 //!
-//! They come from the engine's notices, from differences between snapshots and from what operators ask for.
-//! The log is bounded, kept over restarts beside the history, and its ids never fall.
+//! They come from the engine's notices, from differences between snapshots and from operators' requests. The
+//! log is bounded and kept over restarts beside the history. Its ids always increase.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -22,23 +22,23 @@ pub(super) use requests::{outcome as of_request, scrub_begins};
 pub(super) use verdicts::of_verdict;
 pub(super) use watch::{Before, Watch, stopped};
 
-/// Events that are kept.
+/// Maximum number of events kept.
 pub const EVENTS_MAX: usize = 4096;
-/// Bytes of events that are kept, as JSON.
+/// Maximum size of the events kept, in bytes of JSON.
 pub const EVENTS_BYTES_MAX: usize = 1 << 20;
-/// Longest text of an event in bytes. A longer one is cut.
+/// Longest text of an event in bytes. A longer one is truncated.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// The weight of an event.
+/// The severity of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Something ordinary.
+    /// Something normal.
     #[default]
     Info,
     /// Worth knowing.
     Notice,
-    /// A promise is at risk, or something fails.
+    /// A promise is at risk, or something is failing.
     Warning,
     /// Data is lost, or clients are not served.
     Critical,
@@ -55,18 +55,18 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Its id. Later events have greater ones, over restarts, too.
+    /// Its id. Later events have greater ids, also over restarts.
     pub id: u64,
-    /// Its time, in unix milliseconds.
+    /// Its time, in milliseconds since 1970.
     pub at: u64,
-    /// Its weight.
+    /// Its severity.
     pub severity: Severity,
     /// Its kind, such as `freeze`. More kinds may be added.
     pub kind: Cow<'static, str>,
-    /// The leg that it happened to; `null` if none.
+    /// The leg it concerns; `null` if none.
     #[serde(default)]
     pub leg: Option<u8>,
     /// The name of that leg.
@@ -80,7 +80,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns an event without an id, of now.
+    /// Returns an event of now, without an id.
     pub(super) fn new(kind: &'static str, severity: Severity, text: impl Into<String>) -> Event {
         let mut text: String = text.into();
         if text.len() > TEXT_BYTES_MAX {
@@ -90,7 +90,7 @@ impl Event {
         Event { kind: Cow::Borrowed(kind), severity, text, ..Event::default() }
     }
 
-    /// Names the leg.
+    /// Sets the leg.
     pub(super) fn of_leg(self, leg: u8, name: impl Into<String>) -> Event {
         Event { leg: Some(leg), name: Some(name.into()), ..self }
     }
@@ -101,13 +101,13 @@ impl Event {
         self
     }
 
-    /// Sets the time, unix milliseconds.
+    /// Sets the time, in milliseconds since 1970.
     pub(super) fn at(self, at: u64) -> Event {
         Event { at, ..self }
     }
 }
 
-/// An event as it is kept: as JSON, made once.
+/// An event as it is kept: serialized to JSON once.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     /// [`Event::id`].
@@ -116,7 +116,7 @@ pub(super) struct Entry {
     pub(super) json: Bytes,
 }
 
-/// The events that are kept, oldest first.
+/// The events kept, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
     entries: VecDeque<Entry>,
@@ -125,8 +125,8 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
-    /// Gives an event its id and keeps it. The id is the time in milliseconds, or one more than the last:
-    /// so it rises even where nothing is kept over restarts.
+    /// Gives an event its id and keeps it. The id is the time in milliseconds, or one more than the last id,
+    /// so it increases even if nothing is kept over restarts.
     pub(super) fn push(&mut self, mut event: Event) -> Entry {
         event.id = event.at.max(self.last_id + 1);
         let json = serde_json::to_vec(&event).unwrap_or_default();
@@ -135,7 +135,7 @@ impl EventLog {
         entry
     }
 
-    /// Keeps an event that has an id, unless it is older than one that is kept.
+    /// Keeps an event that has an id, unless it is older than one already kept.
     pub(super) fn keep(&mut self, entry: Entry) {
         if entry.id <= self.last_id {
             return;
@@ -154,13 +154,13 @@ impl EventLog {
         self.last_id
     }
 
-    /// Returns the first events after an id, at most so many, oldest first.
+    /// Returns the first events after an id, at most `most`, oldest first.
     pub(super) fn after(&self, id: u64, most: usize) -> impl Iterator<Item = &Entry> {
         let first = self.entries.partition_point(|entry| entry.id <= id);
         self.entries.range(first..).take(most)
     }
 
-    /// Returns the newest events, at most so many, oldest first.
+    /// Returns the newest events, at most `most`, oldest first.
     pub(super) fn newest(&self, most: usize) -> impl Iterator<Item = &Entry> {
         self.entries.range(self.entries.len().saturating_sub(most)..)
     }

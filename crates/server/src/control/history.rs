@@ -1,5 +1,5 @@
-//! A short memory of snapshots, for what "now" means: recent latencies, and since when a leg
-//! has been as it is. The modules below keep the last 24 hours.
+//! A short memory of snapshots. It supplies recent latencies, and the time since when a leg has
+//! been in its state. The modules below keep the last 24 hours.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,17 +20,17 @@ pub(super) mod rings;
 pub(super) mod row;
 pub(super) mod sampler;
 
-/// How often a snapshot is remembered.
+/// Interval between two samples.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(500);
-/// How far "recent" goes back.
+/// Span that "recent" covers.
 pub const RECENT: Duration = Duration::from_secs(10);
 
-/// Snapshots of the last [`RECENT`], and when each leg's state began.
+/// Snapshots of the last [`RECENT`], and the time at which each leg's state began.
 #[derive(Debug, Default)]
 pub struct History {
     samples: VecDeque<Arc<Snapshot>>,
     states: HashMap<u8, StateSince>,
-    /// The drains of legs that owe something.
+    /// The drains of legs that owe something, by slot.
     drains: HashMap<u8, Pace>,
     /// The running scrub.
     scrub: Option<Pace>,
@@ -41,26 +41,27 @@ struct StateSince {
     state: LegState,
     out_reason: Option<OutReason>,
     freezes: u64,
-    /// `None`: since the volume was opened.
+    /// `None` if since the volume was opened.
     since: Option<Instant>,
 }
 
 impl History {
-    /// Remembers a snapshot, forgets what is older than [`RECENT`].
+    /// Adds a snapshot and forgets those older than [`RECENT`].
     pub fn sample(&mut self, snapshot: Arc<Snapshot>) {
         for leg in &snapshot.status.legs {
             let since = (!self.samples.is_empty()).then_some(snapshot.taken);
             let (state, out_reason, freezes) = (leg.state, leg.out_reason, leg.freezes);
             let fresh = StateSince { state, out_reason, freezes, since };
             let known = self.states.entry(leg.leg).or_insert(fresh);
-            // A leg that thawed and froze again between two samples began anew, and so did
-            // one that is out for another reason.
+            // A leg that thawed and froze again between two samples began a new state, and so did
+            // one that is now out for another reason.
             if (known.state, known.out_reason, known.freezes) != (state, out_reason, freezes) {
                 *known = fresh;
             }
         }
         self.sample_work(&snapshot);
-        // The oldest kept is the newest of those past the span, so that the span is covered.
+        // The oldest sample kept is the newest one older than the span, so that the whole span is
+        // covered.
         while self
             .samples
             .get(1)
@@ -71,7 +72,7 @@ impl History {
         self.samples.push_back(snapshot);
     }
 
-    /// How long the leg has been in its state; `None` if since the volume was opened.
+    /// Returns the time that the leg has been in its state; `None` if since the volume was opened.
     pub fn state_age(&self, leg: u8, state: LegState, now: Instant) -> Option<Duration> {
         let known = self.states.get(&leg)?;
         if known.state != state {
@@ -95,7 +96,7 @@ impl History {
         self.scrub = snapshot.status.scrub.map(|(done, total)| {
             let (done, left) = (done * SECTOR_BYTES, total.saturating_sub(done) * SECTOR_BYTES);
             let mut pace = match self.scrub {
-                // It began anew.
+                // The drain began anew.
                 Some(pace) if pace.left() >= left => pace,
                 _ => Pace::begin(now, left, done),
             };
@@ -104,17 +105,17 @@ impl History {
         });
     }
 
-    /// The drain of a leg, if it owed something at the last sample.
+    /// Returns the drain of a leg, if it owed something at the last sample.
     pub fn drain(&self, leg: u8) -> Option<&Pace> {
         self.drains.get(&leg)
     }
 
-    /// The running scrub, if one ran at the last sample.
+    /// Returns the running scrub, if one ran at the last sample.
     pub fn scrub(&self) -> Option<&Pace> {
         self.scrub.as_ref()
     }
 
-    /// The snapshot that "recent" is counted from.
+    /// Returns the snapshot from which "recent" is counted.
     pub fn base(&self) -> Option<&Arc<Snapshot>> {
         self.samples.front()
     }

@@ -1,8 +1,8 @@
-//! The control thread's memory of the volume: the history, the events, the hidden stall.
+//! The control thread's record of the past: the history, the events and the hidden stall time.
 //!
-//! It lives in memory, bounded, and beside that in a file of the state directory, which a thread of its own
-//! writes ([`writer`]): a disk that hangs holds up neither control nor clients. Before the file has been read,
-//! events wait for a moment, so that those before come first.
+//! It is kept in bounded memory and in a file of the state directory. A thread of its own writes the file
+//! ([`writer`]), so a disk that hangs holds up neither control nor clients. Until the file has been read, new
+//! events wait for a moment, so that older ones come first.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,20 +25,20 @@ use writer::{Read, Writer};
 
 mod writer;
 
-/// Pause between two looks at the volume.
+/// Interval between two looks at the volume.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Longest time that steps of the history wait to be written to the file.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
-/// Longest wait for the file to be read, before events are given out without those before.
+/// Longest wait for the file to be read. After it, events are handed out without older ones.
 const READ_PATIENCE: Duration = Duration::from_secs(5);
-/// Longest wait for the last records to be written at the end. In an upgrade clients wait meanwhile.
+/// Longest wait for the last records to be written at the end.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-/// The same in an upgrade.
+/// The same in an upgrade, while clients wait.
 const UPGRADE_PATIENCE: Duration = Duration::from_millis(50);
-/// Events that wait for the file to be read.
+/// Maximum number of events that wait for the file to be read.
 const WAITING_MAX: usize = 256;
 
-/// The memory. The data path does not know it.
+/// The record of the past. The data path never touches it.
 #[derive(Debug)]
 pub(super) struct Past {
     inner: Mutex<Inner>,
@@ -55,7 +55,7 @@ struct Inner {
     sampler: Sampler,
     watch: Watch,
     usage: Usage,
-    /// Events that wait for the file; `None` once it has been read, or is not waited for any more.
+    /// Events that wait for the file; `None` once it has been read or is no longer waited for.
     waiting: Option<Vec<Event>>,
     before: Before,
     writer: Option<Writer>,
@@ -63,7 +63,7 @@ struct Inner {
     batch_since: Instant,
 }
 
-/// The processor time at some moment, and the share since the one before.
+/// The processor time at one moment, and the share since the moment before.
 #[derive(Debug)]
 struct Usage {
     at: Instant,
@@ -72,7 +72,7 @@ struct Usage {
 }
 
 impl Past {
-    /// Begins to remember a volume, and to read what is known from before.
+    /// Starts the record of a volume, and starts reading what was kept from before.
     pub(super) fn begin(place: &Place, volume: Id) -> Past {
         let now = Instant::now();
         let writer = Writer::spawn(place.clone(), volume);
@@ -100,7 +100,7 @@ impl Past {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the volume.
+    /// Looks at the volume and records what has changed.
     pub(super) fn look(&self, volume: &dyn Volume) {
         let (mut notices, mut events) = (Vec::new(), Vec::new());
         let left_out = volume.take_notices(&mut notices);
@@ -112,7 +112,7 @@ impl Past {
             return;
         }
         let now_ms = unix_ms();
-        // What ended the server before is known only when the file has been read.
+        // The cause of the previous server's end is known only once the file has been read.
         let before = inner.waiting.is_none().then_some(inner.before);
         inner.watch.observe(&snapshot, &notices, left_out, before, &mut events);
         events.into_iter().for_each(|event| inner.take(event));
@@ -123,7 +123,7 @@ impl Past {
         self.tell(inner);
     }
 
-    /// Takes an event in.
+    /// Records an event.
     pub(super) fn happened(&self, event: Event) {
         let mut inner = self.lock();
         inner.take(if event.at == 0 { event.at(unix_ms()) } else { event });
@@ -136,12 +136,12 @@ impl Past {
         self.newest.send_if_modified(|known| std::mem::replace(known, last) != last);
     }
 
-    /// Returns a receiver that is told the id of the newest event.
+    /// Returns a receiver of the newest event's id.
     pub(super) fn newest(&self) -> signal::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// Returns events as JSON, oldest first, at most so many: the first after an id, or the newest.
+    /// Returns at most `most` events as JSON, oldest first: the first ones after an id, or the newest.
     pub(super) fn events(&self, after: Option<u64>, most: usize) -> Vec<Entry> {
         let inner = self.lock();
         match after {
@@ -156,7 +156,7 @@ impl Past {
         Bytes::from(serde_json::to_vec(&HistoryAnswer::new(&stretch, legs)).unwrap_or_default())
     }
 
-    /// Returns the figures for the status.
+    /// Returns the hidden stall and the process's usage, for the status.
     pub(super) fn figures(&self) -> (HiddenStall, ProcessStatus) {
         let inner = self.lock();
         let process = ProcessStatus {
@@ -167,7 +167,7 @@ impl Past {
         (inner.hidden.figures(unix_ms()), process)
     }
 
-    /// Writes the last of it. Whoever goes on with an upgrade says so itself.
+    /// Writes the last records. The successor in an upgrade reports the upgrade itself.
     pub(super) fn end(&self, snapshot: &Snapshot, is_handed_over: bool) {
         let mut inner = self.lock();
         inner.read();
@@ -187,13 +187,13 @@ impl Past {
 }
 
 impl Inner {
-    /// Takes what the writer has read.
+    /// Takes over what the writer has read.
     fn read(&mut self) {
         let Some(writer) = &self.writer else { return };
         match writer.read() {
             Some(Read::Kept(kept)) => {
                 self.before = kept.before;
-                // What was taken meanwhile comes after.
+                // Rows recorded meanwhile come after those read.
                 let rings = std::mem::replace(&mut self.rings, kept.rings);
                 for resolution in [Resolution::Fine, Resolution::Coarse] {
                     rings.rows(resolution).for_each(|row| self.rings.push(resolution, *row));
@@ -230,7 +230,7 @@ impl Inner {
         }
     }
 
-    /// Keeps an event, and has it written at once.
+    /// Keeps an event and has it written at once.
     fn keep(&mut self, event: Event) {
         let Entry { json, .. } = self.log.push(event);
         self.batch.event(&json);

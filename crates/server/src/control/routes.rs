@@ -40,27 +40,27 @@ use crate::dashboard;
 use crate::drive::Drives;
 use hemi_io::clock::unix_ms;
 
-/// Largest body of a request: far above any that makes sense.
+/// Largest body of a request, far above any sensible one.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
-/// How often `GET /v1/status/stream` sends a line.
+/// Interval between two lines of `GET /v1/status/stream`.
 pub(super) const STREAM_EVERY: Duration = Duration::from_secs(1);
-/// Figures older than this mean that the data path is stuck.
+/// Age of the figures beyond which the data path counts as stuck.
 pub(super) const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
 
 pub(super) mod remembered;
 
-/// A request's body, or why it could not be taken.
+/// A request's body, or the reason why it could not be received.
 pub(super) type Received = Result<Bytes, BytesRejection>;
 
-/// What every route sees.
+/// The state that all routes share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) volume: Arc<dyn Volume>,
-    /// As it is in force now.
+    /// The configuration in force.
     pub(super) config: Arc<ArcSwap<Config>>,
-    /// Held by whoever changes it.
+    /// Held while the configuration is being changed.
     pub(super) changing: Arc<tokio::sync::Mutex<()>>,
-    /// Only ever held to copy a few figures; the data path does not know it.
+    /// Held only to copy a few figures. The data path never takes it.
     pub(super) history: Arc<Mutex<History>>,
     pub(super) scrubs: Arc<Mutex<Scrubs>>,
     pub(super) life: Arc<Life>,
@@ -72,17 +72,17 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The configuration in force.
+    /// Returns the configuration in force.
     pub(super) fn config(&self) -> Arc<Config> {
         self.config.load_full()
     }
 
-    /// The engine's settings in force.
+    /// Returns the engine's settings in force.
     pub(super) fn settings(&self) -> Settings {
         self.config.load().settings()
     }
 
-    /// Puts a configuration in force, as far as this thread goes.
+    /// Puts a configuration in force for this thread.
     pub(super) fn replace_config(&self, config: Config) {
         self.config.store(Arc::new(config));
     }
@@ -105,7 +105,7 @@ impl Shared {
     }
 }
 
-/// The control API, on the unix socket.
+/// Returns the routes of the control API on the unix socket.
 pub(super) fn control(shared: Shared) -> Router {
     Router::new()
         .route("/v1/access", get(access_of_socket))
@@ -128,8 +128,8 @@ pub(super) fn control(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// The routes of the HTTP listener: metrics and health for everybody, the dashboard and what it needs by the
-/// rules of [`Access`].
+/// Returns the routes of the HTTP listener: metrics and health for everybody, the dashboard and its requests
+/// by the rules of [`Access`].
 pub(super) fn public(shared: Shared) -> Router {
     let page = dashboard::routes().route("/v1/access", get(access_of_request));
     Router::new()
@@ -143,7 +143,8 @@ pub(super) fn public(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// Figures: on the socket, and on the HTTP listener for whoever may read.
+/// Returns the routes that only read: on the socket for everybody, on the HTTP listener for clients that may
+/// read.
 fn readable() -> Router<Shared> {
     Router::new()
         .route("/v1/status", get(status))
@@ -157,8 +158,8 @@ fn readable() -> Router<Shared> {
         .route("/v1/regions", get(remembered::regions))
 }
 
-/// Changes that can be made over HTTP, with the token, as well as on the socket. What ends the service, runs
-/// another program or changes what the machine has as devices is left to the socket.
+/// Returns the routes for changes that are possible over HTTP with the token, as well as on the socket.
+/// Requests that end the service, run another program or change the machine's devices are left to the socket.
 fn changeable() -> Router<Shared> {
     Router::new()
         .route("/v1/legs/replace", post(replace))
@@ -188,7 +189,7 @@ async fn status(State(shared): State<Shared>) -> Json<VolumeStatus> {
     Json(shared.status())
 }
 
-/// One JSON object a line, until the client goes.
+/// Sends one JSON object a line until the client disconnects.
 async fn stream(State(shared): State<Shared>) -> Response {
     let mut ticks = tokio::time::interval(STREAM_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -256,20 +257,20 @@ async fn scrub(State(shared): State<Shared>, body: Received) -> Response {
     }
 }
 
-/// Compares the legs, and keeps the result.
+/// Compares the legs and keeps the result.
 async fn compare(shared: &Shared, repair: bool) -> Result<(), Refusal> {
     if shared.volume.snapshot().status.scrub.is_none() {
         shared.scrubs().begin(Instant::now());
     }
     let outcome = perform(shared, Request::Scrub { repair }).await;
     match &outcome {
-        // It fails only where something differs and is not to be repaired.
+        // It fails only if it found differences and was not to repair them.
         Ok(()) | Err(Refusal { kind: RefusalKind::Failed, .. }) => {
-            // Published before the outcome was.
+            // The snapshot was published before the outcome.
             let sectors = shared.volume.snapshot().status.scrub_mismatches;
             shared.scrubs().end(Instant::now(), sectors * SECTOR_BYTES, repair);
         }
-        // Another one runs.
+        // Another scrub is running.
         Err(Refusal { kind: RefusalKind::Conflict, .. }) => {}
         Err(_) => shared.scrubs().refused(),
     }
@@ -311,7 +312,7 @@ async fn upgrade(
     let own = rustix::process::geteuid().as_raw();
     let is_owner = peer.is_some_and(|Extension(Peer(user))| user == 0 || user == own);
     act(&shared, body, |Upgrade { binary, force }| match binary {
-        // Whoever may use the control socket may not have any program run as this user.
+        // A client that may use the control socket must not be able to run any program as this user.
         Some(_) if !is_owner => Err(Refusal::new(
             RefusalKind::Forbidden,
             "only root and the user that serves the volume may name a program",
@@ -342,10 +343,9 @@ async fn shutdown(State(shared): State<Shared>, body: Received) -> Response {
     .await
 }
 
-/// Reads the body, sends the request, waits for its outcome.
+/// Reads the body, sends the request and waits for its outcome.
 ///
-/// The wait is a task of its own: a client that goes away ends neither the request nor its
-/// log line.
+/// The wait is a task of its own, so a client that disconnects ends neither the request nor its log line.
 async fn act<B: DeserializeOwned>(
     shared: &Shared,
     body: Received,
@@ -364,9 +364,9 @@ async fn act<B: DeserializeOwned>(
     }
 }
 
-/// Reads a request's body.
+/// Parses a request's body.
 pub(super) fn parse<B: DeserializeOwned>(body: &[u8]) -> Result<B, Refusal> {
-    // No body is an empty object, so that `POST /v1/scrub` alone makes sense.
+    // No body counts as an empty object, so that `POST /v1/scrub` alone works.
     let text = if body.is_empty() { b"{}" } else { body };
     serde_json::from_slice::<B>(text).map_err(|error| {
         Refusal::new(
@@ -377,7 +377,7 @@ pub(super) fn parse<B: DeserializeOwned>(body: &[u8]) -> Result<B, Refusal> {
     })
 }
 
-/// Sends a request, waits for its outcome, logs both.
+/// Sends a request, waits for its outcome and logs both.
 pub(super) async fn perform(shared: &Shared, request: Request) -> Result<(), Refusal> {
     tracing::info!(%request, "asked");
     if let Request::Scrub { repair } = request {
@@ -394,7 +394,7 @@ pub(super) async fn perform(shared: &Shared, request: Request) -> Result<(), Ref
     result
 }
 
-/// The answer to a request whose task has ended so.
+/// Returns the answer to a request whose task has ended with this outcome.
 pub(super) fn answer(outcome: Result<Result<(), Refusal>, JoinError>) -> Response {
     match outcome {
         Ok(Ok(())) => Json(serde_json::json!({ "done": true })).into_response(),
@@ -407,7 +407,7 @@ pub(super) fn answer(outcome: Result<Result<(), Refusal>, JoinError>) -> Respons
     }
 }
 
-/// Refuses a body that is too large or broke off.
+/// Refuses a body that is too large or was cut off.
 pub(super) fn unreceived(rejection: &BytesRejection) -> Response {
     let mut response = refuse(Refusal::new(
         RefusalKind::BadRequest,
@@ -462,7 +462,7 @@ async fn metrics_text(State(shared): State<Shared>) -> Response {
     }
 }
 
-/// 200 while clients are served, with what is impaired; 503 while they are not.
+/// Answers 200 while clients are served, with a list of impairments, and 503 otherwise.
 async fn healthz(State(shared): State<Shared>) -> Response {
     let status = shared.status();
     let stuck = status.age_ns > SNAPSHOT_AGE_MAX.as_nanos() as u64;
@@ -486,7 +486,7 @@ async fn healthz(State(shared): State<Shared>) -> Response {
     (code, Json(detail)).into_response()
 }
 
-/// 200 while the data path moves, whatever it serves; 503 when it is stuck.
+/// Answers 200 while the data path moves, whether it serves or not, and 503 when it is stuck.
 async fn livez(State(shared): State<Shared>) -> Response {
     let snapshot = shared.volume.snapshot();
     let stuck = snapshot.phase == Phase::Serving && snapshot.taken.elapsed() > SNAPSHOT_AGE_MAX;

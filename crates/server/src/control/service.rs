@@ -1,4 +1,4 @@
-//! The process among others: signals that stop it, and what systemd is told.
+//! The process's surroundings: signals that stop it, and notifications to systemd.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -14,14 +14,14 @@ use super::volume::{Phase, Request};
 use crate::handover::store;
 use hemi_units::Time;
 
-/// How often the status line for systemd is renewed, if it has changed.
+/// Interval at which the status line for systemd is renewed, if it has changed.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
-/// How much more time is asked of systemd, again and again while a stop drains.
+/// Time requested from systemd repeatedly while a stop drains.
 const STOP_EXTENSION: Duration = Duration::from_secs(15);
-/// The extension of the start time-out that systemd is asked for, again and again, while a start waits for
-/// legs. It is longer than a scan of the machine, which may come between two requests.
+/// Extension of the start timeout, requested from systemd repeatedly while a start waits for legs. It is
+/// longer than a scan of the machine, which may come between two requests.
 const WAIT_EXTENSION: Duration = Duration::from_secs(60);
-/// Exit code after a third signal, as a shell gives for SIGTERM.
+/// Exit code after a third signal, the one that a shell reports for SIGTERM.
 const EXIT_AT_ONCE: i32 = 143;
 
 /// TERM, INT and HUP, caught from the moment this is made.
@@ -33,7 +33,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Catches the signals; within a tokio runtime.
+    /// Catches the signals. Must be called within a tokio runtime.
     pub(super) fn catch() -> io::Result<Signals> {
         Ok(Signals {
             term: signal(SignalKind::terminate())?,
@@ -42,8 +42,8 @@ impl Signals {
         })
     }
 
-    /// Returns the name of the next signal that stops the volume. HUP does not: a terminal
-    /// that closes must not end a volume that clients use. It has the certificates read again.
+    /// Returns the name of the next signal that stops the volume. HUP does not: a terminal that closes must
+    /// not end a volume in use. It reloads the certificates.
     async fn next_stop(&mut self, shared: &Shared) -> &'static str {
         loop {
             tokio::select! {
@@ -55,13 +55,13 @@ impl Signals {
     }
 }
 
-/// Attends to signals and systemd until aborted.
+/// Handles signals and notifies systemd until aborted.
 pub(super) async fn attend(signals: Signals, shared: Shared) {
     tokio::join!(stop_on(signals, shared.clone()), notify(shared));
 }
 
-/// The first TERM or INT drains and closes, the second closes without draining, the third
-/// ends the process as a kill would: what is acknowledged is safe either way.
+/// Handles TERM and INT. The first drains and closes, the second closes without draining, and the third ends
+/// the process as a kill would. Acknowledged data is safe either way.
 async fn stop_on(mut signals: Signals, shared: Shared) {
     for count in 1u32.. {
         let name = signals.next_stop(&shared).await;
@@ -88,7 +88,7 @@ async fn stop_on(mut signals: Signals, shared: Shared) {
 }
 
 /// Hands the clients over to the next start of the service, if systemd keeps them until then. Otherwise
-/// returns false, and the volume is to be stopped as usual.
+/// returns false, and the volume must be stopped as usual.
 async fn is_handed_over(signal: &str, shared: &Shared) -> bool {
     if signal != "TERM" || store::room() == 0 {
         return false;
@@ -109,7 +109,7 @@ async fn reload(shared: &Shared) {
     }
 }
 
-/// READY once clients are served, STATUS when it changes, WATCHDOG while the data path moves.
+/// Sends READY once clients are served, STATUS when it changes, and WATCHDOG while the data path moves.
 async fn notify(shared: Shared) {
     let watchdog = sd_notify::watchdog_enabled();
     // systemd recommends half of its limit.
@@ -125,7 +125,7 @@ async fn notify(shared: Shared) {
             tell(&[NotifyState::Ready]);
         }
         if status.phase == Phase::Closing {
-            // A drain may last longer than systemd's own limit: ask for more as it goes on.
+            // A drain may last longer than systemd's own limit, so ask for more time as it goes on.
             let more = u32::try_from(STOP_EXTENSION.as_micros()).unwrap_or(u32::MAX);
             tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(more)]);
         }
@@ -141,12 +141,12 @@ async fn notify(shared: Shared) {
     }
 }
 
-/// Tells systemd that the end has begun.
+/// Tells systemd that the service is stopping.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// Tells systemd that a start waits, and that it may wait on.
+/// Tells systemd that a start is waiting, and asks for more time.
 pub(crate) fn waiting(text: &str) {
     let more = u32::try_from(WAIT_EXTENSION.as_micros()).unwrap_or(u32::MAX);
     // A line break would begin another message.
@@ -155,13 +155,13 @@ pub(crate) fn waiting(text: &str) {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    // Without NOTIFY_SOCKET this does nothing; with a broken one nobody is there to be told.
+    // Without NOTIFY_SOCKET this does nothing, and with a broken one nobody is listening.
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "systemd was not told");
     }
 }
 
-/// One line for `systemctl status`.
+/// Returns one line for `systemctl status`.
 fn status_line(status: &VolumeStatus) -> String {
     let health = match (status.phase, status.health) {
         (Phase::Opening, _) => "opening",

@@ -1,4 +1,4 @@
-//! Legs on the way to being formatted, and everything that may stand against it.
+//! Legs that are about to be formatted, and the checks that may forbid it.
 
 use std::path::{Path, PathBuf};
 
@@ -17,27 +17,27 @@ use hemi_io::probe::{Kind, Probe, contents_of_leg, folder_of};
 pub(super) struct Member {
     pub(super) path: PathBuf,
     pub(super) probe: Probe,
-    /// Whether its content may be destroyed.
+    /// True if its content may be destroyed.
     pub(super) wipe: bool,
 }
 
-/// A leg to be.
+/// A leg about to be formatted.
 pub(super) struct Candidate {
-    /// As it was named.
+    /// Its name on the command line.
     pub(super) text: String,
     pub(super) spec: LegSpec,
-    /// What it consists of; nothing for a remote leg.
+    /// Its files or devices; empty for a remote leg.
     pub(super) members: Vec<Member>,
-    /// Whether a remote leg's content may be destroyed.
+    /// True if a remote leg's content may be destroyed.
     pub(super) wipe_remote: bool,
-    /// True if its first member's content stays, and becomes the volume's.
+    /// True if the content of its first member stays and becomes the volume's.
     pub(super) adopted: bool,
-    /// The share of each member that stays unused.
+    /// The share of each member to leave unused.
     pub(super) spare: Option<Share>,
 }
 
 impl Candidate {
-    /// Returns the bytes that the member with this number needs.
+    /// Returns the number of bytes that a member needs.
     pub(super) fn share(&self, member: usize, layout: &Layout) -> u64 {
         match &self.spec {
             LegSpec::Stripe { paths, chunk } => {
@@ -53,7 +53,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the room that it has for a volume.
+    /// Returns the room it has for a volume.
     pub(super) fn room(&self) -> Result<Room, CreateError> {
         let size = |member: &Member| match member.probe.size {
             0 => Err(CreateError::SizeOfNothing(member.path.clone())),
@@ -75,19 +75,19 @@ impl Candidate {
             }
             (LegSpec::End(_), [only]) => apart::end_of(size(only)?),
             (_, [only]) => size(only)?,
-            // It has a size only once there is a session.
+            // Its size is known only once there is a session.
             (spec, _) => OpenLeg::open(spec, FileOptions::default(), Purpose::Inspect)?.size(),
         };
         Ok(Room { leg, ..Room::ANY })
     }
 
-    /// Whether files were missing: they are made.
+    /// Returns true if some of its files do not exist and will be created.
     pub(super) fn makes_files(&self) -> bool {
         self.members.iter().any(|member| member.probe.kind == Kind::Missing)
     }
 }
 
-/// Understands the legs' names and looks at what is there.
+/// Parses the legs' names and probes what they name.
 pub(super) fn candidates(options: &CreateOptions) -> Result<Vec<Candidate>, CreateError> {
     let mut specs = Vec::new();
     if let Some(adopt) = &options.adopt {
@@ -152,7 +152,7 @@ fn same_path(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Everything that can be said before a leg is opened for writing.
+/// Makes all checks that are possible before a leg is opened for writing.
 pub(super) fn check(candidates: &[Candidate], layout: &Layout) -> Result<(), CreateError> {
     let members = || {
         candidates.iter().flat_map(|leg| {
@@ -170,7 +170,7 @@ pub(super) fn check(candidates: &[Candidate], layout: &Layout) -> Result<(), Cre
             return Err(CreateError::InUse { path, uses: member.probe.uses.clone() });
         }
         let (has, needs) = (member.probe.size, candidate.share(number, layout));
-        // A file without content is given its size, like one that is made.
+        // An empty file is extended to its size, like one that is created.
         let fixed = member.probe.kind == Kind::Block || has > 0;
         let (volume, usable) = (layout.volume_bytes(), candidate.usable(member));
         if let Some(share) = candidate.spare.filter(|_| has >= needs && usable < needs) {
@@ -197,7 +197,7 @@ fn check_distinct(one: &Member, other: &Member) -> Result<(), CreateError> {
     Err(CreateError::Same { first: one.path.clone(), second: other.path.clone(), what })
 }
 
-/// Where a file that does not exist yet will be, its folder's links resolved.
+/// Returns the path that a missing file will have, with its directory's links resolved.
 fn missing_place(path: &Path) -> PathBuf {
     let folder = folder_of(path);
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
@@ -223,7 +223,7 @@ fn check_members(candidate: &Candidate, layout: &Layout) -> Result<(), CreateErr
     Ok(())
 }
 
-/// The last look, now that nobody else can come in between.
+/// Checks a leg once more, now that it is locked.
 pub(super) fn check_opened(
     candidate: &Candidate,
     leg: &dyn BlockingLeg,

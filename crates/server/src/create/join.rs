@@ -1,7 +1,7 @@
-//! Making a leg ready to join a volume that is being served.
+//! Prepares a leg to join a volume that is being served.
 //!
-//! The same questions are asked of it as of a leg of a new volume. Its metadata is left blank:
-//! the volume writes it when the leg joins, and until then nothing on it speaks of anything.
+//! The leg is checked like a leg of a new volume. Its metadata is left blank: the volume writes it
+//! when the leg joins, and until then nothing on the leg refers to anything.
 
 use hemi_engine::format::{Id, Layout, Superblock};
 use hemi_engine::recovery::{HEAD_BYTES, newest_of};
@@ -16,15 +16,15 @@ use hemi_io::signature::Signature;
 /// A leg that is to join.
 #[derive(Clone, Debug)]
 pub struct JoinOptions {
-    /// Where and how it is.
+    /// The leg's configuration.
     pub config: LegConfig,
     /// The volume's layout.
     pub layout: Layout,
     /// The volume's smallest request in bytes.
     pub block_bytes: u32,
-    /// Whether what is on it may be destroyed.
+    /// True if its content may be destroyed.
     pub wipe: bool,
-    /// The share of its drive that stays unused.
+    /// The share of its drive to leave unused.
     pub spare: Option<Share>,
     /// The volume's id.
     pub volume: Id,
@@ -32,11 +32,11 @@ pub struct JoinOptions {
     pub name: String,
 }
 
-/// Checks the leg, destroys what may be destroyed, blanks its metadata and gives it a random
-/// id. Blocks.
+/// Checks the leg, destroys content that may be destroyed, blanks its metadata and gives it a
+/// random id. Blocks.
 ///
 /// # Errors
-/// As for a leg of a new volume; nothing has been changed, but for [`CreateError::Write`].
+/// As for a leg of a new volume. Nothing has been changed, except with [`CreateError::Write`].
 pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError> {
     let JoinOptions { config, layout, .. } = options;
     let spec = &config.path;
@@ -82,14 +82,14 @@ pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError>
     Ok((leg, id))
 }
 
-/// The newest superblock on a leg, if one can be read. Changes and locks nothing. Blocks.
+/// Returns the newest superblock on a leg, if one can be read. Changes and locks nothing. Blocks.
 ///
 /// # Errors
-/// The leg cannot be opened or read.
+/// Fails if the leg cannot be opened or read.
 pub fn superblock_of(config: &LegConfig) -> Result<Option<Superblock>, CreateError> {
     let leg = OpenLeg::configured(config, Purpose::Inspect)?;
     let length = HEAD_BYTES.min(leg.size());
-    // At most a mebibyte.
+    // The length is at most 1 MiB.
     let mut head = vec![0; length as usize];
     leg.read_at(0, &mut head)
         .map_err(|source| CreateError::Read { path: config.path.to_string(), source })?;

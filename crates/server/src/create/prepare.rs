@@ -1,8 +1,8 @@
-//! Making a leg's storage ready to be formatted: destroying what it held, and finding out
-//! whether it is known to read as zeros.
+//! Prepares a leg's storage for formatting: destroys its content, and finds out whether it is known
+//! to read as zeros.
 //!
-//! Works on handles of its own, through the page cache, while the leg is held open and
-//! locked; everything is flushed before the leg is written to.
+//! It works on handles of its own, through the page cache, while the leg is held open and locked.
+//! Everything is flushed before the leg is written to.
 
 use std::fs::File;
 use std::io;
@@ -22,16 +22,16 @@ use hemi_io::config::legs::LegSpec;
 use hemi_io::leg::{apart, stripe};
 use hemi_io::probe::{Kind, reads_as_zeros};
 
-/// Most bytes zeroed by one call, which cannot be interrupted.
+/// Maximum number of bytes zeroed by one call, which cannot be interrupted.
 const ZERO_AT_ONCE: u64 = 1 << 30;
-/// Most bytes of zeros written at a time where the system cannot zero a range itself.
+/// Maximum number of zero bytes written at once if the system cannot zero a range itself.
 const WRITE_AT_ONCE: u64 = 1 << 20;
-/// At either end of the data, how much is zeroed of a device whose content may be destroyed:
-/// where other formats sign.
+/// Bytes zeroed at either end of the data of a device whose content may be destroyed, where other
+/// formats have their signatures.
 const WIPE_BYTES: u64 = 1 << 20;
 
-/// Destroys what may be destroyed, zeroes the data area if `zero`, and tells whether it is
-/// known to read as zeros.
+/// Destroys content that may be destroyed, and zeroes the data area if `zero`. Returns true if it
+/// is known to read as zeros.
 pub(super) fn prepare(
     candidate: &Candidate,
     leg: &dyn BlockingLeg,
@@ -64,18 +64,19 @@ pub(super) fn prepare(
 
 /// The areas of a leg's member, in bytes.
 struct Areas {
-    /// Bytes at its beginning, for metadata.
+    /// Bytes for metadata at its beginning.
     head: u64,
-    /// Bytes at its end, for metadata.
+    /// Bytes for metadata at its end.
     tail: u64,
-    /// The bytes for data.
+    /// The range of bytes for data.
     data: Range<u64>,
 }
 
 impl Areas {
     fn of(candidate: &Candidate, member: usize, layout: &Layout) -> Areas {
         match candidate.spec {
-            // The first byte of the volume's data on a member depends on the chunk: take all of it.
+            // The offset of the volume's first byte on a member depends on the chunk, so the whole
+            // member counts.
             LegSpec::Stripe { .. } => Areas {
                 head: stripe::DATA_OFFSET + layout.data_offset(),
                 tail: 0,
@@ -99,7 +100,7 @@ impl Areas {
     }
 }
 
-/// A remote leg is what its protocol shows: nothing is known to be zero but what is written.
+/// Prepares a remote leg. Only bytes written here are known to be zero.
 fn prepare_remote(
     candidate: &Candidate,
     leg: &dyn BlockingLeg,
@@ -125,14 +126,14 @@ fn prepare_remote(
     Ok(zero)
 }
 
-/// Makes a leg's metadata blank, so that nothing left there is ever taken for the volume's.
+/// Blanks a leg's metadata, so that nothing left there is ever taken for the volume's.
 pub(super) fn blank_metadata(leg: &dyn BlockingLeg, layout: &Layout) -> io::Result<()> {
     write_zeros(0, layout.data_offset(), |at, zeros| leg.write_at(at, zeros))?;
     leg.flush()
 }
 
-/// Has the kernel look again for partitions on devices that were wiped. Where it cannot, the
-/// partitions' names stay until the next boot, without meaning.
+/// Has the kernel reread the partition tables of devices that were wiped. If it cannot, the names
+/// of the partitions stay without meaning until the next boot.
 pub(super) fn forget_partitions(candidates: &[Candidate]) {
     let members = candidates.iter().flat_map(|candidate| &candidate.members);
     for member in members.filter(|member| member.wipe && member.probe.kind == Kind::Block) {
@@ -164,13 +165,13 @@ impl Storage {
         Ok(Storage { file, size, device: member.probe.kind == Kind::Block })
     }
 
-    /// Destroys what it held so that nothing recognises it any more: of a file everything,
-    /// of a device the first `head` and the last `tail` bytes and both ends of the rest.
+    /// Destroys the content so that nothing recognises it any more. A file is zeroed as a whole. Of
+    /// a device, the first `head` and the last `tail` bytes and both ends of the rest are zeroed.
     fn wipe(&self, head: u64, tail: u64) -> io::Result<()> {
         self.erase_superblocks()?;
         if self.device {
             self.zero(0, (head + WIPE_BYTES).min(self.size))?;
-            // Metadata at the end begins at a whole mebibyte: it reaches as far again.
+            // Metadata at the end begins at a whole mebibyte, so it may reach one mebibyte further.
             let tail = (tail + 2 * WIPE_BYTES).min(self.size);
             self.zero(self.size - tail, self.size)?;
         } else {
@@ -185,8 +186,8 @@ impl Storage {
         self.file.sync_all()
     }
 
-    /// A crash between here and the end of create must not leave a superblock or a stripe's
-    /// identity that speaks of what is half gone.
+    /// Erases superblocks first: a crash before the end of create must not leave a superblock or a
+    /// stripe's identity that refers to half-destroyed content.
     fn erase_superblocks(&self) -> io::Result<()> {
         let heads = [Some(0), apart::head_at_end(self.size)];
         for head in heads.into_iter().flatten() {
@@ -200,8 +201,8 @@ impl Storage {
         self.file.sync_all()
     }
 
-    /// Whether a range of a regular file is known to read as zeros: all hole, or reserved
-    /// but never written.
+    /// Returns true if a range of a regular file is known to read as zeros: a hole, or preallocated
+    /// and never written.
     fn is_zero(&self, start: u64, end: u64) -> bool {
         !self.device && reads_as_zeros(&self.file, start, end)
     }

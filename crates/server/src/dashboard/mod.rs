@@ -1,12 +1,12 @@
-//! The dashboard: one page that shows a served volume, and the files that it is made of.
+//! The dashboard: one page that shows a served volume, and the files it is made of.
 //!
-//! All files are part of the program, and the page asks nobody else for anything. They are plain ES
-//! modules: what is in `page/` is what a browser runs, and there is no build step. The figures come from
-//! the control API (`docs/control-api.md`), live by server-sent events.
+//! All files are part of the program, and the page loads nothing from elsewhere. They are plain ES modules: a
+//! browser runs the files in `page/` as they are, without a build step. The figures come from the control API
+//! (`docs/control-api.md`), live through server-sent events.
 //!
-//! Files are compressed once, when the first of them is asked for: committed archives could differ from
-//! their sources unseen, and compressing each answer would cost the control thread time. Modules and styles
-//! lie under a path with a checksum of all of them, so that browsers may keep them for ever.
+//! Files are compressed once, on the first request for any of them. Committed archives could differ from
+//! their sources unnoticed, and compressing each answer would cost the control thread time. Modules and
+//! styles lie under a path with a checksum of all of them, so that browsers may keep them forever.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,7 @@ mod assets;
 
 use assets::{Asset, Assets};
 
-/// The rule for what the page may load and who may embed it: its own files and the API beside them, nobody.
+/// The content security policy: the page loads only its own files and the API, and nobody may embed it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
@@ -43,7 +43,7 @@ fn assets() -> &'static Assets {
 }
 
 async fn index(headers: HeaderMap) -> Response {
-    // It names the version of all others, so a browser asks for it again every time.
+    // The page names the version of all other files, so a browser revalidates it every time.
     answer(assets().index(), &headers, "no-cache")
 }
 
@@ -56,7 +56,7 @@ async fn asset(Path((version, name)): Path<(String, String)>, headers: HeaderMap
     }
 }
 
-/// Answers with the file, or says that the browser's copy is right.
+/// Answers with the file, or says that the browser's copy is current.
 fn answer(asset: &'static Asset, headers: &HeaderMap, keep: &'static str) -> Response {
     let common = [
         (header::CACHE_CONTROL, keep),
@@ -77,7 +77,7 @@ fn answer(asset: &'static Asset, headers: &HeaderMap, keep: &'static str) -> Res
     }
 }
 
-/// Returns true if a list of encodings has gzip, and not with weight 0.
+/// Returns true if a list of encodings includes gzip with a weight other than 0.
 fn accepts_gzip(list: &str) -> bool {
     list.split(',').any(|entry| {
         let mut parts = entry.split(';').map(str::trim);
@@ -90,7 +90,7 @@ fn accepts_gzip(list: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The page and all that it loads, as they go over the wire, at most.
+    /// Bound on the page and all files it loads, as compressed bytes.
     const WIRE_BYTES_MAX: usize = 100_000;
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         assert!(!text.contains("://"), "nothing comes from elsewhere");
     }
 
-    /// Modules import each other by names that are there.
+    /// Modules import only names that exist.
     #[test]
     fn modules_import_what_is_there() {
         let assets = assets();

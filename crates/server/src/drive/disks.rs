@@ -1,18 +1,18 @@
-//! Finds the whole disks that hold a leg's file or device, by sysfs.
+//! Finds the whole disks behind a leg's file or device, through sysfs.
 //!
-//! A file lies on the device of its file system. A partition lies on its disk, and a mapped or RAID
-//! device on those that the kernel lists as its slaves. A loop device lies on its file.
+//! A file lies on the device of its file system. A partition lies on its disk, and a mapped or RAID device on
+//! the devices that the kernel lists as its slaves. A loop device lies on its file.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Most levels of devices on devices that are followed.
+/// Maximum depth of stacked devices that is followed.
 const LEVELS_MAX: u32 = 8;
-/// Most disks of one leg.
+/// Maximum number of disks of one leg.
 const DISKS_MAX: usize = 64;
 
-/// The files of the machine that tell of its devices.
+/// The files that describe the machine's devices.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     /// The mount point of sysfs.
@@ -33,19 +33,19 @@ impl Default for Machine {
     }
 }
 
-/// A whole disk: the kernel's name of it, and its directory in sysfs.
+/// A whole disk: its kernel name and its directory in sysfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Disk {
-    /// As `nvme0n1`.
+    /// The kernel name, such as `nvme0n1`.
     pub(super) name: String,
-    /// The directory, without links.
+    /// The directory, with links resolved.
     pub(super) folder: PathBuf,
 }
 
 impl Disk {
     /// Returns the path of its device.
     pub(super) fn device(&self) -> String {
-        // The kernel writes a slash in a name of its own as an exclamation mark.
+        // The kernel writes a slash in a device name as an exclamation mark.
         format!("/dev/{}", self.name.replace('!', "/"))
     }
 }
@@ -54,7 +54,7 @@ impl Machine {
     /// Returns the disks behind a file or block device, each once.
     ///
     /// # Errors
-    /// A sentence that says why they are not known.
+    /// A sentence that says why they are unknown.
     pub(super) fn disks(&self, path: &Path) -> Result<Vec<Disk>, String> {
         let mut disks = Vec::new();
         self.behind_path(path, 0, &mut disks)?;
@@ -72,7 +72,7 @@ impl Machine {
         if major != 0 {
             return self.behind_number(&format!("{major}:{minor}"), level, disks);
         }
-        // A file system that has no one device tells its mount's source.
+        // For a file system that spans devices, the source of its mount is used.
         let mounts = fs::read_to_string(&self.mounts).unwrap_or_default();
         let (format, source) = mount_of(&mounts, path, &format!("{major}:{minor}"))
             .ok_or_else(|| format!("the file system of {} is not known", path.display()))?;
@@ -138,8 +138,8 @@ impl Machine {
     }
 }
 
-/// Returns the type and the source of the file system that a path is on: by its device number, else by
-/// the longest mount point above the path (btrfs gives each subvolume a number of its own).
+/// Returns the type and the source of the file system that a path is on. It is found by its device number,
+/// else by the longest mount point above the path (btrfs gives each subvolume its own number).
 fn mount_of<'a>(mounts: &'a str, path: &Path, number: &str) -> Option<(&'a str, &'a str)> {
     let full = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut best: Option<(usize, (&str, &str))> = None;
@@ -152,7 +152,7 @@ fn mount_of<'a>(mounts: &'a str, path: &Path, number: &str) -> Option<(&'a str, 
         if of == number {
             return Some((format, source));
         }
-        // A path with a blank is escaped here; it is found by its number or not at all.
+        // Mount points with blanks are escaped here, so such a path is found by its number or not at all.
         if full.starts_with(point) && best.is_none_or(|(length, _)| point.len() >= length) {
             best = Some((point.len(), (format, source)));
         }
@@ -166,7 +166,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A made sysfs.
+    /// A fake sysfs.
     pub(in crate::drive) struct Made {
         pub(in crate::drive) root: tempfile::TempDir,
         pub(in crate::drive) machine: Machine,
@@ -189,7 +189,7 @@ pub(super) mod tests {
             fs::write(path, content).expect("a file");
         }
 
-        /// Gives a directory of the made `/sys/devices` a number.
+        /// Gives a directory of the fake `/sys/devices` a number.
         pub(in crate::drive) fn number(&self, number: &str, device: &str) {
             let folder = self.machine.sys.join("devices").join(device);
             fs::create_dir_all(&folder).expect("a directory");
@@ -262,7 +262,7 @@ pub(super) mod tests {
         fs::write(&file, "x").expect("a file");
         let missing = made.machine.disks(&made.root.path().join("none"));
         assert!(missing.expect_err("it is not there").contains("cannot be looked at"));
-        // Whatever the test's directory is on, the made sysfs does not know it.
+        // The fake sysfs does not know the device of the test's directory.
         made.machine.disks(&file).expect_err("it is not in the made sysfs");
     }
 }

@@ -1,8 +1,8 @@
-//! The slowest that a healthy drive of a kind may be, under a load.
+//! The slowest latencies that a healthy drive of a kind may have under a load.
 //!
-//! A drive that has more to do answers later. How much later follows from how many I/Os are in flight and from
-//! what one of them takes when they come one after another. So a bar has a latency for a drive with
-//! nothing else to do, and a time for each I/O in flight.
+//! A busier drive answers later. Its latency follows from the number of I/Os in flight and from the time of
+//! one of them when they come one after another. So a bar has a latency for an idle drive, and a time for
+//! each I/O in flight.
 
 use crate::drive::DriveKind;
 
@@ -10,20 +10,20 @@ const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
 const MB: u64 = 1_000_000;
 
-/// The latency that is allowed.
+/// A bound on latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bar {
     /// Latency with nothing else in flight.
     base_ns: u64,
     /// Latency added by each I/O in flight.
     each_ns: u64,
-    /// The rate at which its bytes go, beside that.
+    /// Transfer rate, which adds the time of the bytes themselves.
     bytes_per_s: u64,
 }
 
 impl Bar {
-    /// Returns the highest median latency that is allowed with so many I/Os in flight on average (of a
-    /// thousand), of this mean size.
+    /// Returns the highest median latency allowed with `queue_permille` / 1000 I/Os in flight on average, of
+    /// mean size `size` in bytes.
     pub(super) fn allowed_ns(self, queue_permille: u64, size: u64) -> u64 {
         let transfer = u128::from(size) * 1_000_000_000 / u128::from(self.bytes_per_s);
         let queued = u128::from(queue_permille) * (u128::from(self.each_ns) + transfer) / 1000;
@@ -35,8 +35,8 @@ const fn bar(base_ns: u64, each_ns: u64, mb_per_s: u64) -> Bar {
     Bar { base_ns, each_ns, bytes_per_s: mb_per_s * MB }
 }
 
-/// Returns the bar that no healthy drive of the kind goes beyond, whatever it was like before. Of what may be
-/// anything there is none.
+/// Returns the bar that no healthy drive of the kind exceeds, whatever it was like before. `None` for kinds
+/// that may be anything.
 pub(super) fn worst(kind: DriveKind) -> Option<Bar> {
     match kind {
         DriveKind::Hdd => Some(bar(60 * MILLISECOND, 30 * MILLISECOND, 20)),
@@ -47,8 +47,8 @@ pub(super) fn worst(kind: DriveKind) -> Option<Bar> {
     }
 }
 
-/// Returns the bar below which a healthy drive of the kind may be, however fast it was before: a disk that
-/// has to seek, flash that collects garbage or has used up its fast part.
+/// Returns the bar up to which a drive of the kind may still be healthy, however fast it was before: a disk
+/// that has to seek, or flash that collects garbage or has used up its fast cache.
 pub(super) fn doubtful(kind: DriveKind) -> Bar {
     match kind {
         DriveKind::Hdd => bar(30 * MILLISECOND, 16 * MILLISECOND, 60),
@@ -59,17 +59,16 @@ pub(super) fn doubtful(kind: DriveKind) -> Bar {
     }
 }
 
-/// Returns how many times slower than before a drive has to be.
+/// Returns the factor by which a drive must have slowed down to be judged.
 pub(super) fn slowdown(kind: DriveKind) -> u64 {
     match kind {
         DriveKind::Hdd | DriveKind::Ssd | DriveKind::Nvme | DriveKind::Network => 3,
-        // Whatever is behind it is shared with others.
+        // The storage behind it is shared with others.
         DriveKind::Virtual | DriveKind::Unknown => 10,
     }
 }
 
-/// Returns the latency beyond which a single I/O is a stall. A hard disk may try to read a sector for
-/// seconds.
+/// Returns the latency above which a single I/O is a stall. A hard disk may retry a sector for seconds.
 pub(super) fn stall_ns(kind: DriveKind) -> u64 {
     match kind {
         DriveKind::Hdd => 5_000 * MILLISECOND,
@@ -77,7 +76,7 @@ pub(super) fn stall_ns(kind: DriveKind) -> u64 {
     }
 }
 
-/// Returns the kind in a sentence.
+/// Returns the noun for the kind in a sentence.
 pub(super) fn noun(kind: DriveKind) -> &'static str {
     match kind {
         DriveKind::Hdd => "a hard disk",
@@ -88,7 +87,7 @@ pub(super) fn noun(kind: DriveKind) -> &'static str {
     }
 }
 
-/// Returns the way out.
+/// Returns advice on a slow drive of the kind.
 pub(super) fn advice(kind: DriveKind) -> &'static str {
     match kind {
         DriveKind::Hdd | DriveKind::Ssd | DriveKind::Nvme => {

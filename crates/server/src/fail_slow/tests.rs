@@ -1,9 +1,9 @@
-//! Legs as they are described in publications and as they are when well, and what is judged of them.
+//! Healthy legs and slow legs as published, and the verdicts on them.
 //!
-//! - A and B are the two clusters of the published fail-slow data set (Lu and others, Perseus, FAST '23) that are
-//!   public: NVMe drives with medians of 73 µs and 30 µs. Drives labelled slow had days with 4.1 and 2.7 times the
-//!   median of their host, or were 192 times slower all the time.
-//! - The latency experiments of AWS's Fault Injection Service for EBS, 15 minutes each.
+//! - A and B are the two public clusters of the published fail-slow data set (Lu and others, Perseus, FAST
+//!   '23): NVMe drives with medians of 73 µs and 30 µs. Drives labelled slow had days with 4.1 and 2.7 times
+//!   the median of their host, or were 192 times slower all the time.
+//! - The latency experiments of AWS's Fault Injection Service for EBS last 15 minutes each.
 
 use hemi_random::Rng;
 use proptest::prelude::*;
@@ -17,13 +17,13 @@ const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 const MINUTE_MS: u64 = 60_000;
 
-/// A minute of I/O of one direction: so many I/Os of a size, with their usual latency.
+/// A minute of I/O in one direction: `count` I/Os of one size, with their usual latency.
 #[derive(Clone, Copy, Debug, Default)]
 struct Minute {
     count: u64,
     size: u64,
     typical_ns: u64,
-    /// I/Os that take `late_ns` instead.
+    /// Number of I/Os that take `late_ns` instead.
     late: u64,
     late_ns: u64,
 }
@@ -45,14 +45,14 @@ impl Leg {
         Leg { kind, judge: Judge::default(), minutes: 0, random: Rng::new(7, 0) }
     }
 
-    /// Puts a minute through a real histogram, with latencies scattered around the usual one.
+    /// Records a minute in a real histogram, with latencies scattered around the usual one.
     fn work(&mut self, minute: Minute) -> Work {
         let mut histogram = LatencyHistogram::default();
         let Minute { count, size, typical_ns, late, late_ns } = minute;
-        // A few hundred stand for all: the histogram of a busy minute would take long.
+        // A few hundred stand for all, since recording a busy minute would take long.
         let weight = (count / 400).max(1);
         for _ in 0..(count - late) / weight {
-            // A fifth up or down.
+            // Scatter of 20 % up or down.
             let scatter = 800 + self.random.below(400);
             histogram.record(typical_ns * scatter / 1000);
         }
@@ -93,7 +93,7 @@ impl Leg {
         assert_eq!(self.judge.verdict(), None, "{:?} after {} min", self.kind, self.minutes);
     }
 
-    /// Goes on until the leg is judged slow, for an hour at most. Returns the minutes and the text.
+    /// Runs until the leg is judged slow, for an hour at most. Returns the minutes and the text.
     fn found(&mut self, mut minute: impl FnMut(u64) -> (Minute, Minute)) -> (u64, String) {
         for count in 1..=60 {
             let (reads, writes) = minute(count);
@@ -110,7 +110,7 @@ impl Leg {
 fn a_drive_of_cluster_a_that_becomes_slow_is_found() {
     for slower_permille in [4070, 2_720] {
         let mut leg = Leg::new(DriveKind::Nvme);
-        // Three hours a day, at changing loads.
+        // Three hours a day, with changing loads.
         for day in 0..3 {
             for count in [6_000, 20_000, 60_000] {
                 leg.reads(60, io(count + day * 1000, 73 * MICROSECOND));
@@ -119,8 +119,8 @@ fn a_drive_of_cluster_a_that_becomes_slow_is_found() {
         leg.is_well();
         let slow = io(20_000, 73 * slower_permille);
         if slower_permille < 3000 {
-            // 2.7 times is the median of its worst day; the share of samples over three times the own
-            // median was 10 %. Half of an hour is at 4 times here.
+            // 2.7 times is the median of its worst day. There, 10 % of the samples were over three times its
+            // own median. Here, a third of the minutes are at 4 times.
             let (minutes, _) = leg.found(|minute| match minute % 3 {
                 0 => (slow, Minute::default()),
                 _ => (io(20_000, 4 * 73 * MICROSECOND), Minute::default()),
@@ -186,7 +186,7 @@ fn the_experiments_of_ebs_are_found_while_they_last() {
         leg.is_well();
         let (minutes, text) = leg.found(|minute| phases(minute, &late, well));
         assert!(minutes <= 15, "{name}: {minutes} minutes: {text}");
-        // It is well again after an hour of health.
+        // It counts as well again after an hour of health.
         (0..60).for_each(|_| leg.minute(well, well));
         leg.is_well();
     }
@@ -194,21 +194,21 @@ fn the_experiments_of_ebs_are_found_while_they_last() {
 
 #[test]
 fn a_slow_disk_and_a_slow_ssd_are_found_by_their_kind() {
-    // A disk that has to try again and again, alone and with a queue.
+    // A disk that retries again and again, alone and with a queue.
     for (count, latency) in [(600, 400 * MILLISECOND), (60, 2 * SECOND)] {
         Leg::new(DriveKind::Hdd).found(|_| (io(count, latency), Minute::default()));
     }
     Leg::new(DriveKind::Ssd).found(|_| (Minute::default(), io(600, 30 * MILLISECOND)));
-    // One that hardly answers, with far fewer I/Os than usually count.
+    // A drive that hardly answers, with far fewer I/Os than usually count.
     Leg::new(DriveKind::Ssd).found(|_| (Minute::default(), io(3, 20 * SECOND)));
-    // What is behind a virtual disk is not known, but it was faster.
+    // The drive behind a virtual disk is unknown, but it was faster.
     let mut virtual_disk = Leg::new(DriveKind::Virtual);
     virtual_disk.writes(240, io(6_000, MILLISECOND));
     virtual_disk.is_well();
     virtual_disk.found(|_| (Minute::default(), io(6_000, 100 * MILLISECOND)));
 }
 
-/// Latency of a drive with `queue` I/Os in flight that ends `rate` a second.
+/// Returns the latency of a drive with `queue` I/Os in flight that completes `rate` a second.
 fn saturated(queue: u64, rate: u64) -> Minute {
     io(rate * 60, queue * SECOND / rate)
 }
@@ -220,11 +220,11 @@ fn healthy_legs_under_any_load_are_well() {
     for (queue, rate) in [(1, 83), (4, 130), (32, 208), (1, 83), (64, 208)] {
         disk.reads(240, saturated(queue, rate));
         disk.writes(240, saturated(queue, rate));
-        // Sequential, and served by its cache: many times faster, and then no measure for seeks.
+        // Sequential I/O served by its cache is many times faster, and no measure for later seeks.
         disk.writes(240, Minute { size: 65_536, ..io(2_000 * 60, 400 * MICROSECOND) });
     }
     disk.is_well();
-    // A disk that is slow by nature: 5400 rpm, 50 random I/Os a second.
+    // A disk that is slow by design: 5400 rpm, 50 random I/Os a second.
     let mut slow_disk = Leg::new(DriveKind::Hdd);
     slow_disk.reads(600, saturated(1, 45));
     slow_disk.writes(600, saturated(16, 60));
@@ -243,18 +243,18 @@ fn healthy_legs_under_any_load_are_well() {
 
 #[test]
 fn flash_that_collects_garbage_is_well() {
-    // Fresh, then steady: 4 KiB random writes with 16 in flight fall from 90,000 to 5,000 a second,
-    // and reads beside them take three times as long.
+    // A fresh drive that reaches its steady state: 4 KiB random writes with 16 in flight fall from 90,000 to
+    // 5,000 a second, and reads beside them take three times as long.
     let mut nvme = Leg::new(DriveKind::Nvme);
     nvme.minute(Minute::default(), Minute::default());
     (0..240).for_each(|_| nvme.minute(io(6_000, 80 * MICROSECOND), saturated(16, 90_000)));
     (0..240).for_each(|_| nvme.minute(io(6_000, 240 * MICROSECOND), saturated(16, 20_000)));
     nvme.is_well();
-    // With stalls of some 100 ms.
+    // Stalls of some 100 ms.
     let stalls = Minute { late: 50, late_ns: 300 * MILLISECOND, ..saturated(16, 20_000) };
     nvme.writes(240, stalls);
     nvme.is_well();
-    // A SATA drive without memory of its own: from 40,000 to 2,000 a second.
+    // A SATA drive without DRAM: from 40,000 to 2,000 a second.
     let mut sata = Leg::new(DriveKind::Ssd);
     sata.writes(240, saturated(16, 40_000));
     sata.writes(240, saturated(16, 2_000));
@@ -263,7 +263,7 @@ fn flash_that_collects_garbage_is_well() {
 
 #[test]
 fn idle_and_bursty_legs_are_well() {
-    // Idle for weeks, with latencies of zero and a slow I/O now and then after a sleep.
+    // A drive that is idle for weeks, with latencies of zero and a slow I/O after a sleep now and then.
     let mut idle = Leg::new(DriveKind::Nvme);
     for minute in 0..20_000_u64 {
         match minute % 10 {
@@ -274,7 +274,7 @@ fn idle_and_bursty_legs_are_well() {
         }
     }
     idle.is_well();
-    // Then it works as it always could.
+    // Then it works as well as it always could.
     idle.reads(120, io(6_000, 80 * MICROSECOND));
     idle.is_well();
     let mut bursty = Leg::new(DriveKind::Ssd);
@@ -323,7 +323,7 @@ fn any_work() -> impl Strategy<Value = Work> {
 }
 
 proptest! {
-    /// No figures make it panic, and its memory is bounded.
+    /// No figures cause a panic, and memory is bounded.
     #[test]
     fn any_samples_are_judged(
         samples in prop::collection::vec((any::<u64>(), any::<u64>(), any_work(), any_work()), 0..200),
@@ -337,7 +337,7 @@ proptest! {
         }
     }
 
-    /// Whatever a steady load, a drive that takes it all at one latency is never slower than itself.
+    /// Under any steady load, a drive that serves it at one latency is never slower than itself.
     #[test]
     fn a_steady_leg_is_not_slower_than_before(
         count in 1..100_000_u64,
@@ -350,7 +350,7 @@ proptest! {
         prop_assert!(!text.contains("before"), "{text}");
     }
 
-    /// A drive below what flash takes at the worst is never judged, whatever came before.
+    /// A drive that is faster than flash at its worst is never judged slow, whatever came before.
     #[test]
     fn fast_drives_are_well(
         loads in prop::collection::vec((0..60_000_u64, 1_000..140_000_u64), 1..300),
@@ -362,7 +362,7 @@ proptest! {
         prop_assert_eq!(leg.judge.verdict(), None);
     }
 
-    /// More in flight and larger I/O never make less time allowed.
+    /// A longer queue and larger I/O never reduce the allowed time.
     #[test]
     fn bars_rise_with_the_load(queue in 0..1_000_000_u64, size in 0..1_000_000_u64, which in 0..KINDS.len()) {
         let kind = KINDS[which];

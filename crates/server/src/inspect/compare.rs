@@ -1,4 +1,4 @@
-//! What several legs' superblocks say of each other.
+//! A comparison of what several legs' superblocks say of each other.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,22 +9,21 @@ use serde::Serialize;
 use super::{InspectError, LedgerReport, LegReport, inspect, ledger, short};
 use crate::config::place::Place;
 
-/// Several legs, and how they go together.
+/// A report on several legs and how they relate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Inspection {
     /// The legs as named.
     pub legs: Vec<LegReport>,
     /// The ledger of each volume that they are legs of.
     pub ledgers: Vec<LedgerReport>,
-    /// What is to be known of them together, in sentences; empty for a single leg that names
-    /// no other.
+    /// Findings about them together, in sentences; empty for a single leg that names no other.
     pub together: Vec<String>,
 }
 
-/// Inspects legs, compares what they say, and looks for their volumes' ledgers in `place`.
+/// Inspects legs, compares them, and looks for their volumes' ledgers in `place`.
 ///
 /// # Errors
-/// The first leg that could not be opened.
+/// The error of the first leg that could not be opened.
 pub fn inspect_all(specs: &[String], place: &Place) -> Result<Inspection, InspectError> {
     let legs: Vec<_> = specs.iter().map(|spec| inspect(spec)).collect::<Result<_, _>>()?;
     let ledgers = ledger::inspect(&legs, place);
@@ -62,7 +61,7 @@ pub(super) fn compare(legs: &[LegReport]) -> Vec<String> {
     sentences
 }
 
-/// How two legs' histories lie to each other, unless they are one.
+/// Describes how the histories of two legs differ; `None` if they share one.
 fn pair(one: &Known<'_>, other: &Known<'_>) -> Option<String> {
     let (a, b) = (one.superblock, other.superblock);
     let paths = format!("{} and {}", one.path, other.path);
@@ -103,7 +102,7 @@ fn pair(one: &Known<'_>, other: &Known<'_>) -> Option<String> {
     })
 }
 
-/// Legs that the newest superblock names and that are not here.
+/// Names the legs that the newest superblock lists and that are not among these.
 fn missing(members: &[&Known<'_>]) -> Option<String> {
     let newest = members.iter().max_by_key(|leg| leg.superblock.sequence)?;
     let here: BTreeSet<_> = members.iter().map(|leg| leg.superblock.own_record().id).collect();
@@ -124,7 +123,7 @@ fn missing(members: &[&Known<'_>]) -> Option<String> {
     Some(format!("not among these, by {}: {}", newest.path, absent.join(", ")))
 }
 
-/// Legs that others mark out though they do not say so themselves.
+/// Names legs that others mark out although they do not say so themselves.
 fn said_of_each_other(members: &[&Known<'_>]) -> Vec<String> {
     let mut sentences = Vec::new();
     for leg in members {

@@ -1,4 +1,4 @@
-//! Reading a leg's region table.
+//! Reads a leg's region table.
 
 use hemi_engine::format::page::{self, PageError};
 use hemi_engine::format::{BLOCK_BYTES, Block, Membership, RegionEntry, Superblock, block};
@@ -9,10 +9,10 @@ use super::{
 };
 use hemi_io::blocking::BlockingLeg;
 
-/// Pages read at a time, both slots of each: 1 MiB.
+/// Pages read at once, both slots of each: 1 MiB.
 const PAGES_AT_ONCE: u32 = 128;
 
-/// What is gathered while pages go by.
+/// The results gathered while pages are read.
 struct TableReader<'a> {
     superblock: &'a Superblock,
     view: TableView,
@@ -45,7 +45,7 @@ pub(super) fn read_table(leg: &dyn BlockingLeg, superblock: &Superblock) -> Tabl
                     block.copy_from_slice(&blocks[at..at + BLOCK_BYTES]);
                     return Ok(block);
                 }
-                // One of many could not be read: find out which.
+                // One of many could not be read, so each is read alone.
                 read_block(leg, layout.page_address(page, slot))
             });
             reader.page(page, slots);
@@ -77,7 +77,7 @@ impl TableReader<'_> {
             };
             self.count(&found);
             if !matches!(found.state, SlotState::Valid | SlotState::Torn) {
-                // Of unknown sequence: it may well have been the newest.
+                // Its sequence is unknown, so it may have been the newest.
                 highest_bad = highest_bad.max(Some(found.sequence.unwrap_or(u64::MAX)));
                 if self.view.bad_slots.len() < BAD_SLOTS_MAX {
                     self.view.bad_slots.push(BadSlot { page, slot, found });
@@ -104,7 +104,7 @@ impl TableReader<'_> {
             self.authorities[entry.authority().index()] += 1;
         }
         for (record, leg) in self.superblock.legs.iter().zip(0u8..) {
-            // A page older than the leg's joining says nothing of it.
+            // A page older than the leg's joining says nothing about it.
             let whole = entry.is_whole(LegIndex(leg)) && join_epoch >= record.join_epoch;
             if record.state != Membership::Empty && !whole {
                 self.not_whole[usize::from(leg)].push(region.into());

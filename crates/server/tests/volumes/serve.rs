@@ -29,7 +29,7 @@ use client::{Client, DISCONNECT, FLUSH, FUA, READ, TRIM, WRITE, WRITE_ZEROES};
 
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 96 * MIB;
-/// Longest a test waits for something to become true.
+/// Longest time that a test waits for a condition.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Served {
@@ -114,7 +114,7 @@ impl Served {
         (self.folder, self.legs, self.budget)
     }
 
-    /// Stops and serves again; the volume was closed clean.
+    /// Stops the server and serves again. The volume was closed clean.
     fn restart(self) -> Served {
         let (folder, legs, budget) = self.shutdown();
         assert!(open_again(&legs).opening.clean);
@@ -123,7 +123,7 @@ impl Served {
     }
 }
 
-/// Opens at once, without a ledger.
+/// Options to open at once, without a ledger.
 const WITHOUT_LEDGER: OpenOptions<'static> = OpenOptions {
     scan: None,
     patience: Duration::ZERO,
@@ -134,8 +134,8 @@ const WITHOUT_LEDGER: OpenOptions<'static> = OpenOptions {
     settled: false,
 };
 
-/// Opens legs that this very process has served until now. The ring that held their locks is let go
-/// of by the kernel in its own time.
+/// Opens legs that this same process has served until now. The kernel releases the ring that held
+/// their locks in its own time.
 fn open_again(legs: &[LegConfig]) -> OpenedVolume {
     let begun = Instant::now();
     loop {
@@ -183,7 +183,7 @@ fn run(
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Bytes that differ from sector to sector and from seed to seed.
+/// Returns bytes that differ from sector to sector and from seed to seed.
 fn pattern(seed: u64, length: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length as usize);
     for sector in 0..length / 512 {
@@ -250,7 +250,7 @@ fn every_command_does_what_a_plain_array_would() {
     assert!(!folder.path().join("nbd").exists(), "the socket's file goes with the volume");
 }
 
-/// Whoever has an answer, and then asks for the state of things, sees that it is served.
+/// A client that has an answer and then asks for the status sees that the volume is served.
 #[test]
 fn a_change_of_phase_is_published_before_the_first_answer() {
     let served = Served::new(32 * MIB);
@@ -287,8 +287,8 @@ fn hundreds_of_requests_in_flight_are_answered_each_once() {
     for (index, client) in clients.iter_mut().enumerate() {
         let base = index as u64 * 20 * MIB;
         let mut sender = client.socket.try_clone().expect("a socket can be cloned");
-        // Requests are written by a thread: nobody reads the answers meanwhile, so the
-        // server must neither run out of room nor wait for ever.
+        // A thread writes the requests while nobody reads the answers, so the server must neither
+        // run out of room nor wait forever.
         let writer = std::thread::spawn(move || {
             for request in 0..count {
                 let mut message = Vec::new();
@@ -336,7 +336,7 @@ fn clients_that_die_or_babble_harm_nobody() {
     for round in 0..20_u64 {
         let mut victim = served.client();
         match round % 4 {
-            // In the middle of a payload, of a header, with answers not taken, babbling.
+            // Cut off in a payload, in a header, with answers not taken, and after garbage.
             0 => {
                 victim.header(0, WRITE, 0, 4 * MIB);
                 let part = pattern(round, 512 * (round + 1) * 100);
@@ -371,7 +371,7 @@ fn clients_that_die_or_babble_harm_nobody() {
 #[test]
 fn clients_that_do_not_take_their_answers_are_cut_off_only_when_others_wait() {
     let served = Served::new(16 * MIB);
-    // These ask for more than all buffers and take nothing.
+    // These clients ask for more than all buffers hold and take nothing.
     let mut dawdlers: Vec<Client> = (0..6).map(|_| served.client()).collect();
     for dawdler in &mut dawdlers {
         for _ in 0..4 {
@@ -391,7 +391,8 @@ fn a_frozen_leg_stops_nobody_and_owes_afterwards() {
     for leg in [0, 1] {
         let bytes = pattern(u64::from(leg), MIB);
         assert_eq!(client.write(0, 0, &bytes), Ok(()));
-        // Until it is cleared: however slow this machine is, the leg answers nothing meanwhile.
+        // The freeze lasts until it is cleared: however slow this machine is, the leg answers
+        // nothing meanwhile.
         served.inject(leg, Injection::Freeze(3_600_000_000_000));
         for index in 0..16 {
             let bytes = pattern(100 + index, 65536);

@@ -1,5 +1,5 @@
-//! The engine's notices as events. A leg that freezes or fails all the time is told of a few times a minute,
-//! and then in sum: the log is bounded, and what happened once must not be lost among it.
+//! Events made from the engine's notices. The log is bounded, and rare events must not drown in it. So a leg
+//! that freezes or fails all the time is reported a few times a minute, and then in sum.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use super::{Event, Severity};
 use crate::control::promises::{bytes, duration};
 use crate::control::volume::Snapshot;
 
-/// Freezes of one leg that are told of one by one within [`FOLD_MS`].
+/// Freezes of one leg that are reported individually within [`FOLD_MS`].
 const FREEZES_TOLD: u32 = 6;
-/// Span in which what repeats is told of in sum, in milliseconds.
+/// Span over which repeated events are reported in sum, in milliseconds.
 const FOLD_MS: u64 = 60_000;
 
-/// A count of what is told of in sum.
+/// A counter of repeated events that are reported in sum.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fold {
     /// The beginning of the span; zero if nothing has happened lately.
     began_ms: u64,
     told: u32,
-    /// Those that are not told of yet.
+    /// Events not reported yet.
     untold: u32,
-    /// Their time, bytes, or whatever adds up.
+    /// The sum of their durations, bytes or the like.
     sum: u64,
 }
 
 impl Fold {
-    /// Takes one more. Returns true if it is to be told of by itself.
+    /// Counts one more event. Returns true if it is to be reported individually.
     fn take(&mut self, at_ms: u64, told_max: u32) -> bool {
         if self.began_ms == 0 {
             self.began_ms = at_ms;
@@ -43,7 +43,7 @@ impl Fold {
         is_told
     }
 
-    /// Returns how many are to be told of in sum, and the sum, if the span is over.
+    /// Returns the number of events to report in sum, and their sum, if the span is over.
     fn over(&mut self, now_ms: u64) -> Option<(u32, u64)> {
         if self.began_ms == 0 || now_ms < self.began_ms + FOLD_MS {
             return None;
@@ -52,26 +52,26 @@ impl Fold {
         if ended.untold == 0 {
             return None;
         }
-        // It goes on: the next span begins with what is told of in sum.
+        // The events go on: the next span begins with those reported in sum.
         *self = Fold { began_ms: now_ms, told: ended.told, ..Fold::default() };
         Some((ended.untold, ended.sum))
     }
 }
 
-/// The memory of one leg.
+/// The state kept for one leg.
 #[derive(Debug, Default)]
 struct Leg {
     freezes: Fold,
-    /// True if the freeze under way has not been told of by itself.
+    /// True if the current freeze has not been reported individually.
     is_folded: bool,
-    /// The last snapshot before the freeze under way.
+    /// The last snapshot before the current freeze.
     before: Option<Arc<Snapshot>>,
     errors: Fold,
-    /// The rebuild under way: when it began, and how much was to be filled.
+    /// The current rebuild: the time it began, and the bytes to be filled.
     rebuild: Option<(u64, u64)>,
 }
 
-/// Makes events of notices.
+/// Makes events from notices.
 #[derive(Debug, Default)]
 pub(super) struct NoticeEvents {
     legs: [Leg; LEGS_MAX],
@@ -81,7 +81,7 @@ pub(super) struct NoticeEvents {
 }
 
 impl NoticeEvents {
-    /// Takes a notice of `at_ms`. `before` is the snapshot before it, `now` the newest.
+    /// Takes a notice from time `at_ms`. `before` is the snapshot before it, and `now` the newest one.
     pub(super) fn take(
         &mut self,
         at_ms: u64,
@@ -148,7 +148,7 @@ impl NoticeEvents {
                 say(throttling(now));
             }
             Notice::ThrottlingEnded => say(self.throttling_ended(at_ms)),
-            // The ordinary course of things, or part of a scrub's result.
+            // These are normal, or part of a scrub's result.
             Notice::Lagging { .. }
             | Notice::CaughtUp { .. }
             | Notice::Converged
@@ -156,7 +156,7 @@ impl NoticeEvents {
         }
     }
 
-    /// Tells what has been held back long enough.
+    /// Reports events that have been held back long enough.
     pub(super) fn tick(&mut self, now_ms: u64, snapshot: &Snapshot, events: &mut Vec<Event>) {
         let lost = std::mem::take(&mut self.lost_bytes);
         if lost > 0 {
@@ -193,7 +193,7 @@ impl NoticeEvents {
         }
     }
 
-    /// A leg is being filled, from now on or since the volume was opened.
+    /// Begins the rebuild of a leg, which is being filled from now on or since the volume was opened.
     pub(super) fn rebuild_begins(
         &mut self,
         at_ms: u64,
@@ -206,7 +206,7 @@ impl NoticeEvents {
             return;
         }
         let owed = of_slot(now, leg).map_or(0, |leg| leg.owed_bytes);
-        // It has joined, and what it owes shows in the next snapshot only.
+        // The leg has joined, and its debt shows in the next snapshot only.
         let to_fill = if owed > 0 { owed } else { now.identity.size_bytes };
         known.rebuild = Some((at_ms, to_fill));
         let event = of_leg(now, leg, "rebuild", Severity::Notice, |label| {
@@ -238,7 +238,7 @@ impl NoticeEvents {
         }
     }
 
-    /// Forgets a rebuild of a leg that has left.
+    /// Forgets the rebuild of a leg that has left.
     pub(super) fn forget_rebuild(&mut self, leg: LegIndex) {
         self.legs[leg.index()].rebuild = None;
     }
@@ -257,7 +257,7 @@ impl NoticeEvents {
     }
 }
 
-/// Returns an event of a leg, whose text is made of what the leg is called.
+/// Returns an event of a leg. Its text is made from the leg's name.
 pub(super) fn of_leg(
     snapshot: &Snapshot,
     leg: LegIndex,
@@ -273,7 +273,7 @@ pub(super) fn of_leg(
     };
     let text = text(label);
     let mut letters = text.chars();
-    // A name is not changed; a sentence that begins with a plain "leg" is.
+    // Names keep their case; a plain "leg" at the beginning of a sentence is capitalized.
     let text = match letters.next() {
         Some('l') if text.starts_with("leg ") => format!("L{}", letters.as_str()),
         _ => text,
@@ -315,7 +315,7 @@ fn frozen(now: &Snapshot, leg: LegIndex, limit: u64) -> Event {
 }
 
 fn thawed(now: &Snapshot, leg: LegIndex, frozen: u64, before: Option<&Snapshot>) -> Event {
-    // Of what clients got meanwhile, to the next snapshot.
+    // Requests answered meanwhile, up to the next snapshot.
     let served = before.map(|before| {
         let mut served = now.status.client_reads.since(&before.status.client_reads);
         served.merge(&now.status.client_writes.since(&before.status.client_writes));

@@ -1,24 +1,24 @@
-//! The last 24 hours in memory: every second of the newest quarter of an hour, ten seconds each of the rest.
+//! The last 24 hours in memory: steps of one second for the last 15 minutes, and of ten seconds for the rest.
 
 use std::collections::VecDeque;
 
 use super::row::{Merged, Row};
 
-/// Length of a fine step, and of a coarse one, in milliseconds.
+/// Length of a fine step in milliseconds.
 pub(crate) const FINE_MS: u64 = 1_000;
-/// The same of a coarse step.
+/// Length of a coarse step in milliseconds.
 pub(crate) const COARSE_MS: u64 = 10_000;
-/// Fine steps that are kept: 15 minutes.
+/// Number of fine steps kept: 15 minutes.
 pub(crate) const FINE_ROWS: usize = 900;
-/// Coarse steps that are kept: 24 hours.
+/// Number of coarse steps kept: 24 hours.
 pub(crate) const COARSE_ROWS: usize = 8_640;
 
 /// A resolution of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
-    /// A second.
+    /// Steps of one second.
     Fine,
-    /// Ten seconds.
+    /// Steps of ten seconds.
     Coarse,
 }
 
@@ -31,7 +31,7 @@ impl Resolution {
         }
     }
 
-    /// Returns how far back steps of this length are kept, in milliseconds.
+    /// Returns the span over which steps of this length are kept, in milliseconds.
     pub(crate) fn span_ms(self) -> u64 {
         match self {
             Resolution::Fine => FINE_MS * FINE_ROWS as u64,
@@ -40,7 +40,7 @@ impl Resolution {
     }
 }
 
-/// The steps that are kept, oldest first. All memory is reserved at the beginning, and touched as it is used.
+/// The steps kept, oldest first. All memory is reserved at the start and touched only as it is used.
 #[derive(Debug)]
 pub(crate) struct Rings {
     fine: VecDeque<Row>,
@@ -59,16 +59,16 @@ impl Default for Rings {
 /// A stretch of the history in steps of equal length.
 #[derive(Debug)]
 pub(crate) struct Stretch {
-    /// The beginning of the first step, unix milliseconds.
+    /// The beginning of the first step, in milliseconds since 1970.
     pub(crate) from_ms: u64,
     /// Length of a step in milliseconds.
     pub(crate) step_ms: u64,
-    /// The steps. Of one without any data nothing is known.
+    /// The steps. One without any data is unknown.
     pub(crate) rows: Vec<Row>,
 }
 
 impl Rings {
-    /// Adds a step, in the place of the oldest if there is no more room.
+    /// Adds a step, which replaces the oldest if the ring is full.
     pub(crate) fn push(&mut self, resolution: Resolution, row: Row) {
         let (ring, most) = match resolution {
             Resolution::Fine => (&mut self.fine, FINE_ROWS),
@@ -92,8 +92,8 @@ impl Rings {
         }
     }
 
-    /// Returns the last `span_ms` milliseconds before `now_ms` in at most `points` steps, each a multiple of
-    /// the resolution's, which begin where they would for any other `now_ms`.
+    /// Returns the last `span_ms` milliseconds before `now_ms` in at most `points` steps. A step is a
+    /// multiple of the resolution's, and its boundaries do not depend on `now_ms`.
     pub(crate) fn stretch(&self, now_ms: u64, span_ms: u64, points: usize) -> Stretch {
         let fits = span_ms <= Resolution::Fine.span_ms();
         let resolution = if fits { Resolution::Fine } else { Resolution::Coarse };
@@ -101,12 +101,12 @@ impl Rings {
         let span_ms = span_ms.clamp(unit, resolution.span_ms());
         let step_ms = span_ms.div_ceil(points.max(1) as u64).div_ceil(unit) * unit;
         let count = span_ms.div_ceil(step_ms);
-        // The last step is the one under way. For it, the first may lack its beginning.
+        // The last step is the current one. In exchange, the first may lack its beginning.
         let from_ms = (now_ms.div_ceil(step_ms) * step_ms).saturating_sub(count * step_ms);
         let end = |index: u64| from_ms + (index + 1) * step_ms;
         let mut steps: Vec<Option<Merged>> = vec![None; count as usize];
         for row in self.ring(resolution) {
-            // A row ends at its time.
+            // The time of a row is its end.
             let Some(offset) = row.at_ms.checked_sub(from_ms + 1) else { continue };
             let index = offset / step_ms;
             if let Some(step) = steps.get_mut(index as usize) {

@@ -1,5 +1,5 @@
-//! A small blocking NBD client: simple replies, requests written byte by byte, so that tests
-//! can also break the rules.
+//! A small blocking NBD client. It uses simple replies and writes requests byte by byte, so that
+//! tests can also break the rules.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,7 @@ pub(crate) const TRIM: u16 = 4;
 pub(crate) const WRITE_ZEROES: u16 = 6;
 pub(crate) const FUA: u16 = 1;
 
-/// Longest a test waits for an answer that should come.
+/// Longest time that a test waits for an answer that should come.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Client {
@@ -39,7 +39,7 @@ impl Client {
         Client { socket, size: u64::from_be_bytes(size), cookie: 0 }
     }
 
-    /// Sends a request's header; its cookie.
+    /// Sends a request's header and returns its cookie.
     pub(crate) fn header(&mut self, flags: u16, command: u16, offset: u64, length: u64) -> u64 {
         self.cookie += 1;
         let mut header = Vec::new();
@@ -53,7 +53,7 @@ impl Client {
         self.cookie
     }
 
-    /// Receives an answer's header: cookie and error.
+    /// Receives an answer's header and returns its cookie and error.
     pub(crate) fn answer(&mut self) -> (u64, u32) {
         let mut answer = [0; 16];
         self.socket.read_exact(&mut answer).expect("the server answers");
@@ -98,7 +98,7 @@ impl Client {
         self.outcome(cookie)
     }
 
-    /// Whether the server has closed the connection.
+    /// Returns true if the server has closed the connection.
     pub(crate) fn is_closed(&mut self) -> bool {
         matches!(self.socket.read(&mut [0; 1]), Ok(0) | Err(_))
     }
