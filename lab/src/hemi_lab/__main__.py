@@ -1,4 +1,4 @@
-"""`python -m hemi_lab` is `hemi-lab`."""
+"""Runs `hemi-lab` for `python -m hemi_lab`."""
 
 from hemi_lab.cli import main
 

@@ -1,4 +1,4 @@
-"""The self-audit: whether a run's own figures may be believed."""
+"""The self-audit: checks of a run's own figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CEILING = 0.7
 """Largest share of the generator's own limit at which a figure is still the target's."""
 
 CPU = 0.85
-"""Largest share of all cores that the generator may have used."""
+"""Largest share of all cores that the generator may use."""
 
 DRIFT = 0.10
 """Largest change between a measurement and its repetition."""
@@ -26,21 +26,24 @@ STOLEN = 0.02
 """Largest share of processor time taken by other machines."""
 
 _SHORTEST = 0.9
-"""Seconds: shorter steps say too little about rates."""
+"""Seconds. Shorter steps say too little about rates."""
 
 
 def audit(
     result: Result, steps: pl.DataFrame, clock_drift: float | None, stolen: float | None
 ) -> list[Check]:
-    """Every question, the failed ones too. `clock_drift` is how far wall clock and monotonic
-    clock came apart, `stolen` the share of time other machines took; `None` in virtual time."""
+    """Returns every check, passed or failed.
+
+    `clock_drift` is the drift between wall clock and monotonic clock as a share of the run, and
+    `stolen` the share of processor time that other machines took. Both are `None` in virtual
+    time."""
     loads = steps.filter((pl.col("count") > 0) & ~pl.col("interrupted"))
     return [
         _little(loads),
         _completed(loads),
         _ceiling(result, loads),
         _headroom(result, loads),
-        # A step that was too late for its latencies has none, and counts all the more.
+        # A step issued too late for latencies has none. It must still count here.
         _lateness(steps.filter((pl.col("issued") > 0) & ~pl.col("interrupted"))),
         _drift(result),
         _clock(clock_drift),
@@ -93,7 +96,7 @@ def _ceiling(result: Result, loads: pl.DataFrame) -> Check:
         return Check(name=name, passed=None, said="virtual time: the generator takes none")
     if result.ceiling is None or loads.is_empty():
         return Check(name=name, passed=None, said="the generator's limit was not measured")
-    # A step's threads are as many generators, as far as there are cores.
+    # Each thread of a step is a generator of its own, up to the number of cores.
     threads = pl.col("threads").fill_null(1).clip(upper_bound=result.host.cores)
     shares = loads.with_columns((pl.col("iops") / (threads * result.ceiling.iops)).alias("share"))
     worst = shares.sort("share", descending=True).row(0, named=True)
@@ -139,7 +142,7 @@ def _lateness(loads: pl.DataFrame) -> Check:
         )
     late, mean = pl.col("lateness_p99_seconds"), pl.col("mean_seconds")
     beyond = known.filter(late > mean)
-    # The latest of those that should not have been so late, else the latest of all.
+    # Show the worst of the steps beyond the limit, else the latest of all.
     shown = known if beyond.is_empty() else beyond
     worst = shown.sort(late, descending=True).row(0, named=True)
     said = (

@@ -1,7 +1,7 @@
-"""The bench: a target with its driver, on which a plan's tests do their steps.
+"""The bench: a target with its driver, on which a plan's tests run their steps.
 
-Everything a test does goes through here: it is timed, recorded and shown, and Ctrl-C between
-or in steps ends the run with what is known."""
+Every step of a test goes through here. It is timed, recorded and shown. Ctrl-C between steps or
+during one ends the run and keeps the results so far."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from hemi_lab.units import shown_size
 from hemi_lab.workload import Load
 
 SHORTEST_SECONDS = 1.0
-"""However much a plan's times are scaled, a step is at least this long."""
+"""The shortest step, however small the plan's times are scaled."""
 
 Show = Callable[[Step, Found | None], None]
-"""Told of each step before it begins (`None`) and when it is done."""
+"""Called with `None` before each step, and with its row after it."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A step that is done: its row, and what was found."""
+    """A finished step: its row in the tables and the driver's result."""
 
     found: Found
     result: StepResult
 
 
 class Bench:
-    """One run's steps."""
+    """Runs the steps of one run."""
 
     def __init__(
         self, driver: Driver, writer: Writer, seed: int, time_scale: float, show: Show
@@ -51,16 +51,16 @@ class Bench:
 
     @property
     def capacity(self) -> int:
-        """Bytes of the target."""
+        """Size of the target in bytes."""
         return self.driver.capacity
 
     def scaled(self, seconds: float) -> float:
-        """A plan's time as this run takes it."""
+        """Returns a plan's time scaled for this run, in seconds."""
         return max(SHORTEST_SECONDS, seconds * self._time_scale)
 
     @property
     def fills(self) -> float:
-        """Bytes written since the last purge, in capacities."""
+        """Bytes written since the last purge, as a multiple of the capacity."""
         return self._written / self.capacity
 
     def measure(
@@ -76,8 +76,9 @@ class Bench:
         fault: Fault | None = None,
         scale: bool = True,
     ) -> Done:
-        """Does a load for a time of the plan (scaled here, unless it has been) or for an amount
-        of bytes."""
+        """Runs a load for `seconds` or for `amount` bytes.
+
+        `seconds` is a time of the plan. It is scaled here unless `scale` is false."""
         if seconds is not None and scale:
             seconds = self.scaled(seconds)
         return self._do(
@@ -85,20 +86,22 @@ class Bench:
         )
 
     def idle(self, test: str, label: str, seconds: float, round_: int | None = None) -> Done:
-        """Does nothing for a time of the plan."""
+        """Waits for a time of the plan."""
         scaled = max(0.01, seconds * self._time_scale)
         return self._do(Step(test, "idle", label, None, scaled, None, round_, 0, False))
 
     def purge(self, test: str) -> None:
-        """Brings the target as near to fresh as it can be, and notes how."""
+        """Purges the target as thoroughly as it allows, and records the method."""
         outcome = self.driver.purge()
         if outcome.done:
             self._written = 0
         self._prepared(Preparation(test=test, what="purge", done=outcome.done, how=outcome.how))
 
     def fill(self, test: str, size: int, times: float, most_seconds: float | None) -> None:
-        """Writes the target from end to end, `times` times, with large sequential requests: the
-        PTS's workload-independent preconditioning. A time limit ends it early, and says so."""
+        """Writes the whole target `times` times with large sequential requests.
+
+        This is the PTS's workload-independent preconditioning. If `most_seconds` ends it early, the
+        record says so."""
         load = Load(read_percent=0, sizes=size, pattern="sequential", threads=1, queue_depth=16)
         wanted = int(self.capacity * times)
         label = f"fill {times:g} × {shown_size(self.capacity)}"
@@ -114,13 +117,13 @@ class Bench:
         self.writer.result.preparations.append(preparation)
 
     def prepared_by_load(self, test: str, done: bool, how: str) -> None:
-        """Notes that the test's own load brought the target into its state."""
+        """Records that the test's own load brought the target into its state."""
         self._prepared(Preparation(test=test, what="precondition", done=done, how=how))
 
     def track(
         self, outcome: Outcome, label: str, unit: str, values: list[float], steady: Steadiness
     ) -> None:
-        """Keeps how a variable came to steady state; `values` may go on beyond it."""
+        """Records a variable's way to steady state. `values` may go on beyond it."""
         verdict = steady.verdict
         left = departure(values, steady)
         outcome.tracked.append(
@@ -160,11 +163,12 @@ class Bench:
         self.writer.add_rounds(rounds)
 
     def _next_seed(self) -> int:
-        # Far apart, so that no two steps of near runs share one; below 2^63 for the tables.
+        # Seeds far apart, so that no two steps of similar runs share one; below 2^53 for the
+        # tables.
         return (self.seed * 0x9E3779B97F4A7C15 + (self._steps + 1) * 0xBF58476D1CE4E5B9) % 2**53
 
     def begin(self, step: Step) -> None:
-        """Shows a step that a method has somebody else do; `record` when it is done."""
+        """Shows a step that something other than the driver runs. Call `record` when it is done."""
         self._show(step, None)
 
     def _do(self, step: Step) -> Done:
@@ -175,11 +179,11 @@ class Bench:
         return done
 
     def stage(self, test: str, text: str) -> None:
-        """Shows what a database is being prepared with; nothing is measured."""
+        """Shows a stage of preparing a database. Nothing is measured."""
         self.begin(Step(test, "database", text, None, 0.0, histogram=False))
 
     def record(self, step: Step, result: StepResult) -> Done:
-        """Keeps and shows what a step has found."""
+        """Records and shows the result of a step."""
         self._steps += 1
         found = self._found(step, result)
         self._clock += result.seconds

@@ -1,7 +1,7 @@
 """Model cards: every published figure of a preset beside the model's own (`hemi sim presets`).
 
-The model has to be run for it, which takes minutes for a large drive: it is done beside the
-run, and kept for this very build of hemi."""
+The model has to run for a card, which takes minutes for a large drive. So the cards are made in
+parallel with the run and cached for each build of hemi."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from hemi_lab.errors import ToolError
 
 
 def cache_folder() -> Path:
-    """Where cards are kept."""
+    """Returns the directory of the card cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "hemi-lab" / "cards"
 
 
 class Cards:
-    """The cards of a system's presets."""
+    """Makes the cards of a system's presets, or takes them from the cache."""
 
     def __init__(self, hemi: str, presets: list[str]) -> None:
         self._running: dict[str, tuple[list[str], subprocess.Popen[str], Path]] = {}
         self._known: dict[str, str] = {}
         build = hashlib.sha256(Path(hemi).read_bytes()).hexdigest()[:16]
         for preset in dict.fromkeys(presets):
-            # A preset of a file is what the file says.
+            # A preset may be a file; then its content belongs to the key.
             file = Path(preset)
             content = file.read_bytes() if file.is_file() else b""
             key = hashlib.sha256(preset.encode() + content).hexdigest()[:16]
@@ -48,11 +48,11 @@ class Cards:
 
     @property
     def ready(self) -> bool:
-        """Whether nothing has to be waited for."""
+        """True if no card is still being made."""
         return all(process.poll() is not None for _, process, _ in self._running.values())
 
     def text(self) -> str:
-        """All of them; waits for those that are not done."""
+        """Returns all cards, waiting for those that are not finished."""
         for preset, (command, process, kept) in list(self._running.items()):
             output, errors = process.communicate()
             del self._running[preset]
@@ -63,7 +63,7 @@ class Cards:
         return "\n".join(self._known.values())
 
     def stop(self) -> None:
-        """Gives up those that are not done."""
+        """Kills the processes of unfinished cards."""
         for _, process, _ in self._running.values():
             process.kill()
             process.communicate()
@@ -77,4 +77,4 @@ def _keep(path: Path, text: str) -> None:
         temporary.write_text(text)
         temporary.replace(path)
     except OSError:
-        pass  # A cache that cannot be written costs time, and nothing else.
+        pass  # A cache that cannot be written costs only time.

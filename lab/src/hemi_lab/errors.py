@@ -1,4 +1,4 @@
-"""What can go wrong and is said to a person: what it is, and the way out."""
+"""Errors shown to the user: the problem and the way out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 class LabError(Exception):
-    """A failure with its way out. The command shows both and ends with `exit_code`."""
+    """A failure with its way out. The command prints both and exits with `exit_code`."""
 
     exit_code = 1
 
@@ -18,19 +18,19 @@ class LabError(Exception):
 
 
 class UsageError(LabError):
-    """The command line, a plan or a target makes no sense; nothing was done."""
+    """The command line, a plan or a target is invalid. Nothing was done."""
 
     exit_code = 2
 
 
 class RefusedError(LabError):
-    """Refused, because it could destroy what somebody needs."""
+    """Refused because it could destroy data somebody needs."""
 
     exit_code = 3
 
 
 class ToolError(LabError):
-    """A driven tool failed: its own message, and the command to see it again."""
+    """A driven tool failed. Carries its own message and the command to repeat it."""
 
     def __init__(self, command: Sequence[str], message: str, way_out: str = "") -> None:
         self.command = list(command)

@@ -1,4 +1,4 @@
-"""What a plan will take: time and writes, before it is run."""
+"""Estimates of a plan's time and writes, before it runs."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from hemi_lab.plans.model import Plan
 from hemi_lab.units import shown_size, shown_time
 
 _OVERHEAD_SECONDS = 0.6
-"""What a step costs beside its time: fio's start and its end."""
+"""A step's overhead: the start and end of fio."""
 
 _SLOW, _FAST = 100e6, 2e9
-"""Bytes a second between which sequential fills are guessed."""
+"""Assumed range of sequential fill rates, in bytes a second."""
 
 
 @dataclass(frozen=True)
 class PlanEstimate:
-    """Of a whole plan."""
+    """The estimate of a whole plan."""
 
     tests: list[tuple[str, str, Estimate, float]]
-    """Name, title, times as they will be scaled, and capacities filled first."""
+    """Name, title, scaled times and number of fills of each test."""
 
     @property
     def most(self) -> float:
-        """Seconds at the latest, without fills."""
+        """Upper bound in seconds, without fills."""
         return sum(estimate.most for _, _, estimate, _ in self.tests)
 
     def lines(self, capacity: int | None, simulated: bool) -> list[str]:
-        """For a person who has not decided yet."""
+        """Returns the estimate as lines to print."""
         lines = []
         for name, title, estimate, fills in self.tests:
             fill = f", after {fills:g} × capacity written in order" if fills else ""
@@ -54,11 +54,11 @@ def _between(estimate: Estimate) -> str:
 
 
 def of_plan(plan: Plan, time_scale: float) -> PlanEstimate:
-    """With every time scaled as it will be; a step takes a second at the least."""
+    """Estimates a plan with every time scaled as in the run. A step takes at least one second."""
     tests = []
     for test in plan.tests:
         estimate = METHODS[test.kind].estimate(test)
-        # By mean step: what is shorter than a step may be is made as long as it.
+        # Judged by the mean step: steps shorter than the minimum are stretched to it.
         mean = estimate.most / max(estimate.steps, 1)
         factor = max(time_scale, min(1.0, SHORTEST_SECONDS / mean)) if mean else time_scale
         scaled = Estimate(

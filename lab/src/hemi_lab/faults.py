@@ -1,4 +1,4 @@
-"""Faults that a target lets the lab lay on its legs."""
+"""Faults that the lab can inject into a target's legs."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from hemi_lab.steps import StallPhase
 
 
 class Faults(Protocol):
-    """A target with legs that can be made to stop answering, or to answer late. A driver that has
-    one has it as its `faults`."""
+    """A target whose legs can be made to freeze or to answer late.
+
+    A driver for such a target offers this as its `faults`."""
 
     def legs(self) -> list[int]:
-        """The numbers of the legs."""
+        """Returns the numbers of the legs."""
 
     def freeze(self, leg: int, seconds: float) -> None:
-        """From now on the leg completes nothing for so long. Returns when that has begun."""
+        """Makes the leg complete nothing for `seconds`. Returns when the freeze has begun."""
 
     def stall(self, leg: int, phases: tuple[StallPhase, ...], seed: int) -> None:
-        """From now on the leg's requests stall one by one, phase after phase. Returns when that
-        has begun."""
+        """Makes single requests of the leg stall, one phase after another. Returns when the first
+        phase has begun."""
 
     def clear(self, leg: int) -> None:
-        """Ends freezes and schedules of stalls early, however it is; leaves what the target's
-        set-up laid there."""
+        """Ends freezes and stalls of the leg early, if any. Faults from the target's set-up
+        stay."""
 
     def settle(self, seconds: float) -> bool:
-        """Waits until every leg is well and owes nothing; whether that was within the time."""
+        """Waits until every leg is well and owes nothing. Returns false if that takes longer than
+        `seconds`."""
 
     def closely(self) -> AbstractContextManager[None]:
-        """Has the target's causes watched several times a second meanwhile."""
+        """Samples the target's causes several times a second while the context is open."""

@@ -1,4 +1,4 @@
-"""What the machine is."""
+"""Facts about this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hemi_lab.results.model import Host
 
 
 def host() -> Host:
-    """Kernel, processor, cores and memory."""
+    """Returns kernel, processor, cores and memory."""
     return Host(
         kernel=f"{platform.system()} {platform.release()}",
         processor=_processor(),
@@ -30,7 +30,7 @@ def _processor() -> str:
 
 
 def stolen() -> tuple[float, float]:
-    """Ticks that other machines took from this one, and all ticks, since it started."""
+    """Returns the ticks stolen by other machines and all ticks, since this one started."""
     try:
         ticks = [
             float(value) for value in Path("/proc/stat").read_text().split("\n")[0].split()[1:]

@@ -1,4 +1,4 @@
-"""What a person who waits sees: one line for each step, and how far the plan is."""
+"""Progress of a run: one line for each step, and a bar for the plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hemi_lab.units import shown_count, shown_rate, shown_time
 
 
 class Progress:
-    """A bar on a terminal, lines elsewhere."""
+    """A bar on a terminal, or plain lines elsewhere."""
 
     def __init__(self, most_seconds: float, console: Console) -> None:
         self._console = console
@@ -44,7 +44,7 @@ class Progress:
         self._bars.stop()
 
     def show(self, step: Step, found: Found | None) -> None:
-        """A step begins, or is done."""
+        """Shows the start of a step, or its result."""
         number = f" {step.round}" if step.round else ""
         name = f"{step.test}, {step.stage}{number}: {step.label}"
         if found is None:

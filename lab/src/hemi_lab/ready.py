@@ -1,4 +1,4 @@
-"""Finds out whether a plan can run on a target, before anything is written to it."""
+"""Checks that a plan can run on a target, before anything is written to it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hemi_lab.targets.base import Needs, Target
 
 
 def check(plan: Plan, target: Target) -> None:
-    """Raises if the run would fail for want of a program, room, a leg or a trace. Changes nothing.
+    """Raises if the run would fail for want of a program, room, a leg or a trace.
 
-    A dry run and the run itself both ask this."""
+    Changes nothing. Both a dry run and the run itself call this."""
     for test in plan.tests:
         if (
             isinstance(test, ReplayTest)
@@ -27,7 +27,7 @@ def check(plan: Plan, target: Target) -> None:
 
 
 def needs(plan: Plan) -> Needs:
-    """What a plan asks of a target beside reads and writes."""
+    """Returns what a plan needs of a target besides reads and writes."""
     freezes = [test for test in plan.tests if isinstance(test, FreezeTest)]
     stalls = [test for test in plan.tests if isinstance(test, StallTest)]
     legs = {leg for test in freezes for leg in test.legs} | {test.leg for test in stalls}

@@ -1,4 +1,4 @@
-"""Single requests, where all are known: in intervals of any length, and around a fault."""
+"""Figures from single requests: in intervals of any length, and around a fault."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ PHASES = ("before", "during", "after")
 
 
 def intervals(records: pl.DataFrame, length: float) -> pl.DataFrame:
-    """Requests by when they were done, each kind and `all`. A second in which none was done has
-    no row."""
+    """Groups requests by completion time, for each kind and for `all`.
+
+    An interval in which none completed has no row."""
     if records.is_empty():
         return pl.DataFrame(schema=INTERVALS)
     timed = records.with_columns(
@@ -34,7 +35,7 @@ def intervals(records: pl.DataFrame, length: float) -> pl.DataFrame:
     return (
         found.with_columns(
             start.alias("start_seconds"),
-            # The last is as long as there were requests, and no sliver.
+            # The last interval ends with the last request, but is never a sliver.
             pl.min_horizontal(pl.lit(length), (pl.lit(end) - start).clip(lower_bound=length / 10))
             .cast(pl.Float64)
             .alias("length_seconds"),
@@ -47,7 +48,8 @@ def intervals(records: pl.DataFrame, length: float) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Phase:
-    """The requests of one phase; percentiles are exact, and absent where too few were made."""
+    """The requests of one phase. Percentiles are exact, and `None` if there are too few
+    requests."""
 
     count: int
     iops: float
@@ -59,18 +61,20 @@ class Phase:
 
 @dataclass(frozen=True)
 class Around:
-    """What a fault did to the requests."""
+    """The effect of a fault on the requests."""
 
     phases: dict[str, Phase]
     longest_request: float
-    """Of those that were under way at any time of the fault."""
+    """Longest latency of the requests in flight at any time of the fault."""
     longest_silence: float
-    """Longest time without a request being done, from the last one before the fault on."""
+    """Longest time without a completion, counted from the last one before the fault."""
 
 
 def around(records: pl.DataFrame, begin: float, end: float) -> Around:
-    """Before are requests done before the fault began, after those meant to go after it ended;
-    all others were under way while it lasted, whenever they were done."""
+    """Splits requests into those before, during and after a fault.
+
+    "Before" are those done before the fault began, "after" those due to start after it ended. All
+    others were in flight while it lasted, whenever they completed."""
     timed = records.with_columns((pl.col("end_seconds") - pl.col("start_seconds")).alias("latency"))
     before = timed.filter(pl.col("end_seconds") < begin)
     after = timed.filter(pl.col("start_seconds") > end)
@@ -79,7 +83,8 @@ def around(records: pl.DataFrame, begin: float, end: float) -> Around:
     done = timed.filter(pl.col("end_seconds").is_between(begin, end, closed="both")).height
     phases = {
         "before": _phase(before, before.height / begin if begin > 0 else 0.0),
-        # The rate is of what was done meanwhile, not of what had waited and was done later.
+        # The rate counts completions within the fault, not requests that waited and completed
+        # later.
         "during": _phase(during, done / (end - begin) if end > begin else 0.0),
         "after": _phase(after, after.height / (last - end) if last > end else 0.0),
     }
@@ -96,8 +101,9 @@ def around(records: pl.DataFrame, begin: float, end: float) -> Around:
 
 
 def between(records: pl.DataFrame, begin: float, end: float) -> Phase:
-    """Requests that were meant to go from `begin` on and before `end`, whenever they were done;
-    their rate is that of those done in this time."""
+    """Returns the phase of the requests due to start from `begin` on and before `end`.
+
+    Its rate counts the requests that completed in this time."""
     timed = records.with_columns((pl.col("end_seconds") - pl.col("start_seconds")).alias("latency"))
     own = timed.filter((pl.col("start_seconds") >= begin) & (pl.col("start_seconds") < end))
     done = timed.filter((pl.col("end_seconds") >= begin) & (pl.col("end_seconds") < end)).height

@@ -1,4 +1,4 @@
-"""A run: a plan on a target, from the first look to the last line of its result."""
+"""A run of a plan on a target, from the first check to the saved result."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from hemi_lab.targets.simulated import SimulatedTarget
 from hemi_lab.tool import Interrupted
 
 _READING = 0.02
-"""Seconds that reading two clocks one after the other may take."""
+"""Longest time in seconds that reading two clocks in turn may take."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be run."""
+    """The order for a run."""
 
     plan: Plan
     plan_text: str
@@ -48,7 +48,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that has ended, and what ended it early."""
+    """A run that has ended, with the error that ended it early, if any."""
 
     folder: Path
     result: Result
@@ -56,11 +56,13 @@ class Ended:
 
 
 def run(order: Order, show: Show, say: Callable[[str], None] = lambda text: None) -> Ended:
-    """Runs a plan. A failure or Ctrl-C on the way ends it with a partial result, and is told;
-    a failure before the first step is raised."""
+    """Runs a plan.
+
+    A failure or Ctrl-C during the run ends it with a partial result, and the error is returned. A
+    failure before the first step is raised."""
     description = order.target.describe()
     ready.check(order.plan, order.target)
-    # A target that makes something takes it away again, even when it is told to end meanwhile.
+    # A target that sets something up tears it down again, even on a termination signal meanwhile.
     with _terminable():
         driver = with_load(order.target.open(order.seed))
         try:
@@ -101,13 +103,14 @@ def _carry_out(
             error = failure
         if error is not None:
             result.status, result.why_partial = "partial", error.what
-        # A second Ctrl-C does not take the result away.
+        # A second Ctrl-C must not lose the result.
         _heed(signal.SIG_IGN)
         result.finished = now()
         drift = stole = None
         if not result.simulated:
             wall, monotonic = time.time() - clocks[0], time.monotonic() - clocks[1]
-            # Two clocks are not read in one moment: a machine that stalls between is no drift.
+            # Two clocks are not read at the same moment. A machine that stalls between them is no
+            # drift.
             apart = wall - monotonic if abs(wall - monotonic) > _READING else 0.0
             drift = apart / max(monotonic, 1e-9)
             after = stolen()
@@ -116,12 +119,12 @@ def _carry_out(
         try:
             writer.save()
         except LabError as failure:
-            # The tables stay as they were saved last; that they lack something is told.
+            # The tables stay as last saved. The header says that they are incomplete.
             result.status, result.why_partial = "partial", failure.what
             writer.save_header()
             raise
         if cards is not None:
-            # The figures are safe already: whoever does not want to wait for it ends it.
+            # The figures are safe already, so the user may interrupt the wait.
             if error is None and not cards.ready:
                 say("the figures are safe; waiting for the model card, once for this build of hemi")
             _heed(_stop)
@@ -132,7 +135,8 @@ def _carry_out(
 
 
 def _add_card(cards: Cards, result: Result, wait: bool) -> None:
-    """The model card, unless waiting for it is cut short; its lack makes no result partial."""
+    """Adds the model card unless the wait for it is interrupted. Without it the result is still
+    whole."""
     try:
         if wait or cards.ready:
             result.model_card = cards.text()
@@ -148,7 +152,7 @@ def _add_card(cards: Cards, result: Result, wait: bool) -> None:
 
 
 def _facts_of_driver(driver: Driver, result: Result) -> None:
-    """What the header says of the driver, beside its name."""
+    """Adds the driver's notes and its ceiling to the header."""
     result.notes += getattr(driver, "notes", [])
     ceiling = driver.ceiling(32)
     if ceiling is not None:
@@ -158,7 +162,7 @@ def _facts_of_driver(driver: Driver, result: Result) -> None:
 
 
 def _header(order: Order, target: dict[str, object], engine: Engine) -> Result:
-    # A simulated target is what its spec says, however it was named.
+    # A simulated target is identified by its spec, whatever it is called.
     simulated = isinstance(order.target, SimulatedTarget)
     identity = Identity(
         plan=order.plan.model_dump_json(),
@@ -197,7 +201,7 @@ def _header(order: Order, target: dict[str, object], engine: Engine) -> Result:
 
 
 def _folder(order: Order, result: Result) -> Path:
-    """A folder of its own: runs are never written over."""
+    """Returns a new directory's path, so that no run overwrites another."""
     name = f"{short(result.plan)}-{short(str(result.target['text']))}-{result.id}"
     number = 1
     while True:
@@ -208,8 +212,8 @@ def _folder(order: Order, result: Result) -> Path:
 
 
 _NAME = 40
-"""Characters of a plan's or a target's name that a folder's name has at most, more if its first
-word is longer."""
+"""Longest name of a plan or target in a directory's name, in characters. A longer first word is
+kept whole."""
 
 
 def short(text: str) -> str:
@@ -237,7 +241,7 @@ def _heed(handler: Callable[[int, FrameType | None], None] | signal.Handlers) ->
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """A termination signal ends a run as Ctrl-C does."""
+    """Makes a termination signal end a run as Ctrl-C does."""
 
     before = [(kind, signal.getsignal(kind)) for kind in _ENDS]
     _heed(_stop)

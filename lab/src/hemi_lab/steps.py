@@ -1,4 +1,4 @@
-"""A step: what a driver does in one go, and what it found."""
+"""Steps: one task of a driver each, and its result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTERVALS = {
     "maximum_seconds": pl.Float64,
     "standard_deviation_seconds": pl.Float64,
 }
-"""Columns of a step's intervals; `start_seconds` counts from the step's begin."""
+"""Columns of a step's intervals. `start_seconds` counts from the start of the step."""
 
 CAUSES = {
     "start_seconds": pl.Float64,
@@ -30,7 +30,7 @@ CAUSES = {
     "name": pl.String,
     "value": pl.Float64,
 }
-"""Columns of a step's causes, one row a figure; `leg` is null for the whole volume."""
+"""Columns of a step's causes, one row for each figure. `leg` is null for the whole volume."""
 
 
 RECORDS = {
@@ -39,17 +39,17 @@ RECORDS = {
     "start_seconds": pl.Float64,
     "end_seconds": pl.Float64,
 }
-"""Columns of a step's requests: when each was meant to go and when it was done, from the first
-request on."""
+"""Columns of a step's requests: their intended start and their end, counted from the first
+request."""
 
 
 @dataclass(frozen=True)
 class StallPhase:
-    """A time in which shares of a leg's requests take longer by a delay."""
+    """A time in which a share of a leg's requests takes longer by `delay`."""
 
     seconds: float
     reads: float
-    """Share of them, 0 to 1."""
+    """Share of the reads that stall, 0 to 1."""
     writes: float
     delay: float
     """Seconds."""
@@ -57,51 +57,50 @@ class StallPhase:
 
 @dataclass(frozen=True)
 class Fault:
-    """A leg that stops answering while a step's load goes on, or whose requests stall one by
-    one."""
+    """A leg that freezes while a step's load runs, or whose single requests stall."""
 
     leg: int
     after: float
-    """Seconds of load before it."""
+    """Seconds of load before the fault."""
     seconds: float
-    """How long it lasts."""
+    """Duration of the fault."""
     stalls: tuple[StallPhase, ...] = ()
-    """One after another, as long as `seconds` together; none: the leg freezes."""
+    """Phases in order, `seconds` long together. If empty, the leg freezes."""
     seed: int = 0
-    """Which requests stall."""
+    """Seed of the choice of stalled requests."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do: a load for a time or for an amount of bytes, or nothing for a time."""
+    """One task: a load for a time or for an amount of bytes, or idling for a time."""
 
     test: str
-    """The test of the plan it belongs to."""
+    """Name of the test it belongs to."""
     stage: str
-    """What it is for: `precondition`, `round`, `measure`, `baseline`, `idle`."""
+    """Purpose: `precondition`, `round`, `measure`, `baseline` or `idle`."""
     label: str
-    """What a reader tells it by."""
+    """Name of the step for readers."""
     load: Load | Timed | OfDatabase | None = None
-    """`None` is idle."""
+    """`None` idles."""
     seconds: float | None = None
     bytes: int | None = None
-    """Ends after so many bytes instead."""
+    """Ends the step after this many bytes instead."""
     round: int | None = None
     seed: int = 0
     histogram: bool = True
-    """Whether its bins are kept; not for preconditioning."""
+    """True if its histogram is kept. Preconditioning keeps none."""
     fault: Fault | None = None
-    """Keeps every request of the step, too: `StepResult.records`."""
+    """A fault also makes the step keep every request, in `StepResult.records`."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One kind of request in a step. Latencies count from when it was to be issued."""
+    """One kind of request in a step. Latencies count from the intended start."""
 
     moments: Moments = field(default_factory=Moments)
     bytes: int = 0
     histogram: Histogram = field(default_factory=Histogram)
-    """Ends at the exact maximum of `moments`, whatever bins it was made of."""
+    """Ends at the exact maximum of `moments`, whatever its bins are."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "histogram", self.histogram.cut(self.moments.maximum))
@@ -109,21 +108,21 @@ class Operation:
 
 @dataclass(frozen=True)
 class Little:
-    """Little's law: the mean number in the system, and rate times mean stay."""
+    """Little's law: the mean number of requests in the system, and rate times mean latency."""
 
     in_system: float
-    """Watched by the driver, or the number the load keeps under way."""
+    """Observed by the driver, or the number of requests the load keeps in flight."""
     rate_by_stay: float
 
     @property
     def deviation(self) -> float:
-        """How far the two are apart, as a share."""
+        """Returns the distance between the two, as a share."""
         return abs(self.rate_by_stay / self.in_system - 1) if self.in_system else 0.0
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """How late an open-loop engine issued what it intended, in seconds."""
+    """Lateness of an open-loop engine's requests, in seconds."""
 
     p50: float
     p99: float
@@ -132,12 +131,12 @@ class Lateness:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What was found. A driver that does not know a thing leaves it out and notes why."""
+    """Result of a step. A driver leaves out what it cannot measure and notes why."""
 
     seconds: float
-    """From the first request to the end of the last."""
+    """Time from the first request to the end of the last."""
     operations: dict[str, Operation]
-    """By kind (`read`, `write`, `flush`) and `all`."""
+    """By kind (`read`, `write`, `flush`), and `all`."""
     issued: int
     completed: int
     intervals: pl.DataFrame
@@ -145,22 +144,22 @@ class StepResult:
     little: Little | None = None
     lateness: Lateness | None = None
     cpu_seconds: float | None = None
-    """Processor time of the generator, all threads."""
+    """Processor time of all threads of the generator."""
     energy_joules: float | None = None
     command: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What could not be done as asked, a sentence each."""
+    """Notes on everything that was not done as asked, one sentence each."""
     interrupted: bool = False
     records: pl.DataFrame | None = None
-    """Every request, of a step with a fault."""
+    """Every request, if the step has a fault."""
     began: float | None = None
-    """When the first request went, seconds since 1970; of a step with a fault."""
+    """Start of the first request in seconds since 1970, if the step has a fault."""
     fault: tuple[float, float] | None = None
-    """From when to when the fault lasted, on the axis of the intervals."""
+    """Begin and end of the fault, on the axis of the intervals."""
 
     @property
     def all(self) -> Operation:
-        """Every kind together."""
+        """All kinds of request together."""
         return self.operations.get("all", Operation())
 
     @property
@@ -175,10 +174,10 @@ class StepResult:
 
 
 def no_intervals() -> pl.DataFrame:
-    """Intervals of a step in which nothing ended."""
+    """Returns the empty table of a step in which nothing completed."""
     return pl.DataFrame(schema=INTERVALS)
 
 
 def no_causes() -> pl.DataFrame:
-    """Causes of a target that tells none."""
+    """Returns the empty table of a target that reports no causes."""
     return pl.DataFrame(schema=CAUSES)

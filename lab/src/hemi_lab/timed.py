@@ -1,5 +1,6 @@
-"""Loads with times of their own: requests come when they are meant to, done or not. hemi's own
-engines make them, `hemi load` on real targets and `hemi sim` on simulated ones."""
+"""Open-loop loads, whose requests start at their own times whether or not earlier ones are done.
+
+hemi's own engines make them: `hemi load` on real targets and `hemi sim` on simulated ones."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from hemi_lab.units import Size, Time, shown_size
 from hemi_lab.workload import Load, Strict, Zone
 
 TraceFormat = Literal["fio_iolog", "msr", "alibaba", "tencent", "spc", "blkparse", "hemi"]
-"""The formats of `hemi sim`'s traces; `hemi` is what `hemi serve --record` writes."""
+"""The trace formats that `hemi sim` reads. `hemi` is the output of `hemi serve --record`."""
 
 
 class OpenLoad(Strict):
-    """Requests at a rate, at random times (Poisson), whether or not the earlier ones are done."""
+    """Requests at a rate in an open loop, with Poisson arrivals."""
 
     pattern: ClassVar[str] = "open"
     zones: ClassVar[tuple[Zone, ...]] = ()
@@ -27,56 +28,55 @@ class OpenLoad(Strict):
     read_percent: Annotated[float, Field(ge=0, le=100)]
     size: Size
     lateness: Annotated[Time, Field(gt=0, le=10)] = 0.001
-    """How late the engine itself may be (99 %) for its latencies to be the target's; beyond there
-    are none."""
+    """Bound on the engine's own lateness (99 %). Beyond it no latencies are reported."""
 
     def mean_size(self) -> float:
-        """Bytes of a request."""
+        """Returns the size of a request in bytes."""
         return float(self.size)
 
     def writes(self) -> bool:
-        """Whether it changes the target."""
+        """Returns true if it changes the target."""
         return self.read_percent < 100
 
     def shown(self) -> str:
-        """`4 KiB random, 70 % read, 500/s`."""
+        """Returns a text such as `4 KiB random 70 % read, 500/s, open loop`."""
         mix = f"{self.read_percent:g} % read"
         return f"{shown_size(self.size)} random {mix}, {self.rate:,.0f}/s, open loop"
 
 
 class OverLoop(Strict):
-    """What is over a closed loop, or is that loop by the engine of such loads: its threads, depth,
-    span and sizes are the loop's."""
+    """A load on top of a closed loop, or such a loop made by the open-loop engine.
+
+    Its threads, depth, span and sizes are the loop's."""
 
     zones: ClassVar[tuple[Zone, ...]] = ()
 
     over: Load
     lateness: Annotated[Time, Field(gt=0, le=10)] = 0.001
-    """How late the engine itself may be (99 %) for its latencies to be the target's; beyond there
-    are none."""
+    """Bound on the engine's own lateness (99 %). Beyond it no latencies are reported."""
 
     @property
     def threads(self) -> int:
-        """Of the loop."""
+        """Threads of the loop."""
         return self.over.threads
 
     @property
     def queue_depth(self) -> int:
-        """Of the loop."""
+        """Queue depth of the loop."""
         return self.over.queue_depth
 
     @property
     def span_percent(self) -> float:
-        """Of the loop."""
+        """Share of the target that the loop uses, in percent."""
         return self.over.span_percent
 
     def mean_size(self) -> float:
-        """Bytes of a request of the loop."""
+        """Returns the loop's mean request size in bytes."""
         return self.over.mean_size()
 
 
 class CheckpointLoad(OverLoop):
-    """Every so often a burst of page writes, over a closed loop."""
+    """Regular bursts of page writes over a closed loop."""
 
     pattern: ClassVar[str] = "bursts"
 
@@ -84,46 +84,47 @@ class CheckpointLoad(OverLoop):
     pages: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     page: Size = 8 << 10
     outstanding: Annotated[int, Field(ge=1)] | None = None
-    """Page writes under way at a time; all at once without it."""
+    """Page writes in flight at a time. Without it the whole burst is."""
 
     @property
     def read_percent(self) -> float | None:
-        """Of a load whose shares change with time there is none."""
+        """`None`: the share of reads changes with time."""
         return None
 
     def writes(self) -> bool:
-        """It does."""
+        """Returns true: bursts write."""
         return True
 
     def shown(self) -> str:
-        """The load below and what a burst is."""
+        """Returns a text of the loop and the burst."""
         return (
             f"{self.over.shown()}, with {self.pages:,} pages of {shown_size(self.page)} at a time"
         )
 
 
 class ReferenceLoad(OverLoop):
-    """A closed loop to hold another load against, made by that load's engine: two engines do not
-    reach the same on a fast target."""
+    """A closed loop to compare another load with, made by that load's engine.
+
+    Two engines do not reach the same rate on a fast target."""
 
     pattern: ClassVar[str] = "reference"
 
     @property
     def read_percent(self) -> float | None:
-        """Of the loop."""
+        """Share of reads of the loop, in percent."""
         return self.over.read_percent
 
     def writes(self) -> bool:
-        """Whether the loop does."""
+        """Returns true if the loop writes."""
         return self.over.writes()
 
     def shown(self) -> str:
-        """The loop."""
+        """Returns the loop's text."""
         return self.over.shown()
 
 
 class ReplayLoad(Strict):
-    """A trace at its own times, with so many requests under way at the most."""
+    """A trace at its own times, with a bound on the requests in flight."""
 
     zones: ClassVar[tuple[Zone, ...]] = ()
     pattern: ClassVar[str] = "replay"
@@ -131,19 +132,18 @@ class ReplayLoad(Strict):
     span_percent: ClassVar[float] = 100.0
 
     trace: str
-    """An absolute path, or one relative to where hemi-lab was started."""
+    """An absolute path, or one relative to the directory in which hemi-lab was started."""
     format: TraceFormat
     volume: str | None = None
-    """The volume of the trace, where it has several; `*` lays all over one another."""
+    """The volume of a trace with several. `*` replays all of them on one target."""
     queue_depth: Annotated[int, Field(ge=1, le=65536)]
-    """Effective queue depth: requests beyond wait, and their wait is latency."""
+    """Effective queue depth. Requests beyond it wait, and the wait is part of their latency."""
     speed: Annotated[float, Field(gt=0)] = 1.0
     reads: Annotated[float, Field(ge=0, le=100)] | None = None
-    """Share of reads, where it is known beforehand."""
+    """Share of reads, if it is known beforehand."""
     bytes_of_a_request: float | None = None
     lateness: Annotated[Time, Field(gt=0, le=10)] = 0.001
-    """How late the engine itself may be (99 %) for its latencies to be the target's; beyond there
-    are none."""
+    """Bound on the engine's own lateness (99 %). Beyond it no latencies are reported."""
 
     @model_validator(mode="after")
     def _volume_is_named(self) -> ReplayLoad:
@@ -153,22 +153,22 @@ class ReplayLoad(Strict):
 
     @property
     def read_percent(self) -> float | None:
-        """Where it is known beforehand."""
+        """Share of reads, if it is known beforehand."""
         return self.reads
 
     def mean_size(self) -> float | None:
-        """Where it is known beforehand."""
+        """Returns the mean request size, if it is known beforehand."""
         return self.bytes_of_a_request
 
     def writes(self) -> bool:
-        """A trace has to be thought to."""
+        """Returns true, since a trace may write."""
         return True
 
     def shown(self) -> str:
-        """`replay, 8 under way at the most`."""
+        """Returns a text such as `replay, at most 8 in flight`."""
         speed = f", {self.speed:g} times as fast" if self.speed != 1 else ""
         return f"replay, at most {self.queue_depth} under way{speed}"
 
 
 Timed = OpenLoad | CheckpointLoad | ReferenceLoad | ReplayLoad
-"""What a closed loop's driver cannot do."""
+"""The loads that a driver of closed loops cannot run."""

@@ -1,9 +1,9 @@
-"""Driving other programs: their output, their failures whole, and ending them on Ctrl-C.
+"""Runs other programs, reports their failures whole, and ends them on Ctrl-C.
 
-Every program is started by `start`, in a session of its own: the terminal's Ctrl-C reaches the lab
-alone, which ends them in their order. If the lab itself is killed, the kernel kills them: a load
-nobody measures any more would go on writing. (The kernel does so when the *thread* that started a
-program ends: start it on one that outlives it.)"""
+`start` starts every program in a session of its own. So the terminal's Ctrl-C reaches the lab
+alone, which ends the programs in their order. If the lab itself is killed, the kernel kills them,
+since a load nobody measures any more would go on writing. The kernel does so when the *thread* that
+started a program ends, so start it on a thread that outlives the program."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 
 _TAIL = 4000
-"""Characters of a tool's message that are kept: its end, where the reason is."""
+"""Longest kept tail of a tool's message, in characters. The reason is at its end."""
 
 
 class Interrupted(LabError):
-    """Ctrl-C or a termination signal; what was measured so far is kept."""
+    """Ctrl-C or a termination signal. Measurements so far are kept."""
 
     exit_code = 130
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A tool that ended well, or was asked to end."""
+    """A tool that ended successfully, or was asked to end."""
 
     output: str
     errors: str
     cpu_seconds: float
-    """Processor time of the tool and its children, all threads."""
+    """Processor time of all threads of the tool and its children."""
     interrupted: bool = False
 
 
 def find(name: str, variable: str, way_out: str) -> str:
-    """The path of a program: from an environment variable, or the PATH."""
+    """Returns the path of a program, from an environment variable or the PATH."""
     given = os.environ.get(variable)
     found = shutil.which(given or name)
     if found is None:
@@ -70,7 +70,7 @@ def start(
     stderr: Stream = subprocess.PIPE,
     folder: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Starts a program; an `OSError` says why it could not be."""
+    """Starts a program. Raises `OSError` if that fails."""
     return subprocess.Popen(
         command,
         cwd=folder,
@@ -89,14 +89,16 @@ def _die_with_parent() -> None:
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:
-    """Kills a program and what it has started (`mariadb-install-db` is a shell script)."""
+    """Kills a program and its children (`mariadb-install-db` is a shell script)."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def run(command: Sequence[str], folder: Path | None = None, patience: float = 30.0) -> Finished:
-    """Runs a command to its end. On Ctrl-C it gets SIGINT and `patience` seconds to write what
-    it knows, then it is killed; the result says that it was interrupted."""
+    """Runs a command to its end.
+
+    On Ctrl-C the command gets SIGINT and `patience` seconds to write its results, then it is
+    killed. The returned object says that it was interrupted."""
     before = _children_cpu()
     try:
         process = start(command, folder=folder)
@@ -123,7 +125,7 @@ def _end(process: subprocess.Popen[bytes], patience: float) -> tuple[bytes, byte
     try:
         return process.communicate(timeout=patience)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        # It does not end, or the person asked twice.
+        # It does not end, or the user pressed Ctrl-C again.
         kill_session(process)
         return process.communicate()
 

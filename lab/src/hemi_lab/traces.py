@@ -1,5 +1,6 @@
-"""A stream as a mail server makes it, for those who have captured none. It is synthetic: shares,
-sizes and skew are chosen, each within what is published of such servers, and none is measured."""
+"""A synthetic trace of a mail server, for users who have captured none.
+
+Shares, sizes and skew are chosen within the ranges published for such servers. None is measured."""
 
 from __future__ import annotations
 
@@ -26,20 +27,20 @@ def _mail_sizes() -> list[WeightedSize]:
 
 
 class MailLike(Strict):
-    """What the stream is made of."""
+    """Parameters of the synthetic trace."""
 
     rate: Annotated[float, Field(gt=0, le=1_000_000)] = 500.0
-    """Requests a second in the mean."""
+    """Mean rate in requests a second."""
     read_percent: Annotated[float, Field(ge=0, le=100)] = 95.0
     sizes: Annotated[list[WeightedSize], Field(min_length=1)] = Field(default_factory=_mail_sizes)
     bursts: Annotated[float, Field(ge=1, le=100)] = 4.0
-    """In a burst requests come so many times as often as in the mean."""
+    """Rate within a burst, as a multiple of the mean."""
     bursting: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the seconds that are bursts."""
     mailboxes: Size = 64 << 20
-    """Bytes of one mailbox: requests of a second's session stay near one another."""
+    """Bytes of one mailbox. The requests of one mailbox stay near one another."""
     hot: Annotated[float, Field(gt=0, lt=1)] = 0.8
-    """Share of the requests that go to the hot mailboxes, a share of 1 - `hot` of all."""
+    """Share of the requests that go to the hot mailboxes, which are a share of 1 - `hot` of all."""
 
     @model_validator(mode="after")
     def _bursts_leave_something(self) -> MailLike:
@@ -53,7 +54,7 @@ class MailLike(Strict):
 
 @dataclass(frozen=True)
 class Made:
-    """What was written."""
+    """Figures of the written trace."""
 
     requests: int
     read_percent: float
@@ -62,7 +63,7 @@ class Made:
 
 
 def mail_like(path: Path, of: MailLike, seconds: float, capacity: int, seed: int) -> Made:
-    """Writes a stream for a target of so many bytes, in the format of Alibaba's traces."""
+    """Writes a trace for a target of `capacity` bytes, in the format of Alibaba's traces."""
     chance = np.random.default_rng(seed)
     at = _times(of, seconds, chance)
     if not at.size:
@@ -73,7 +74,7 @@ def mail_like(path: Path, of: MailLike, seconds: float, capacity: int, seed: int
     size = chance.choice(sizes, count, p=weights / weights.sum())
     mailboxes = max(1, capacity // of.mailboxes)
     hot = max(1, round(mailboxes * (1 - of.hot)))
-    # Which mailboxes are hot is chance as well: they are not all at the beginning.
+    # Hot mailboxes are chosen at random, so that not all are at the beginning.
     order = chance.permutation(mailboxes)
     is_hot = chance.random(count) < of.hot
     rank = np.where(is_hot, chance.integers(0, hot, count), chance.integers(0, mailboxes, count))
@@ -93,7 +94,8 @@ def mail_like(path: Path, of: MailLike, seconds: float, capacity: int, seed: int
 
 
 def _times(of: MailLike, seconds: float, chance: np.random.Generator) -> np.ndarray:
-    """Poisson within each second; some seconds are bursts, the others make up for them."""
+    """Returns Poisson arrivals, sorted. Some seconds are bursts, and the others make up for
+    them."""
     whole = max(1, int(np.ceil(seconds)))
     burst = chance.random(whole) < of.bursting
     calm = of.rate * (1 - of.bursts * of.bursting) / (1 - of.bursting)

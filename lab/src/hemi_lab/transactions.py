@@ -1,4 +1,4 @@
-"""What is asked of a database on the target: transactions of so many threads, or a scan."""
+"""Loads on a database: transactions of several threads, or a scan."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from hemi_lab.workload import Strict, Zone
 
 
 class DatabaseLoad(Strict):
-    """Threads, each in a transaction at any time. What the server makes of it for the storage is
-    not known beforehand, hence no share of reads, no size and no span."""
+    """Threads that each always run a transaction.
+
+    The server's requests to the storage are not known beforehand, so there is no share of reads, no
+    size and no span."""
 
     zones: ClassVar[tuple[Zone, ...]] = ()
     pattern: ClassVar[str] = "transactions"
@@ -20,24 +22,24 @@ class DatabaseLoad(Strict):
 
     workload: Workload
     placement: str
-    """Data and log: `A/B`."""
+    """Placement of data and log, as `A/B`."""
     threads: int
 
     def mean_size(self) -> float | None:
-        """Of a transaction's requests there is none."""
+        """Returns `None`: a transaction has no single request size."""
         return None
 
     def writes(self) -> bool:
-        """Every load of a database does."""
+        """Returns true: every load of a database writes."""
         return True
 
     def shown(self) -> str:
-        """`A/B, 8 threads`."""
+        """Returns a text such as `A/B, 8 threads`."""
         return f"{self.placement}, {self.threads} threads"
 
 
 class ScanLoad(Strict):
-    """One reading of a whole table, by one connection."""
+    """One scan of a whole table, on one connection."""
 
     zones: ClassVar[tuple[Zone, ...]] = ()
     pattern: ClassVar[str] = "scan"
@@ -49,20 +51,20 @@ class ScanLoad(Strict):
     comparison: str
     """`access` or `layout`."""
     subject: str
-    """The way of access, or the layout."""
+    """The access path, or the layout."""
 
     def mean_size(self) -> float | None:
-        """Of a scan's requests there is none."""
+        """Returns `None`: a scan has no single request size."""
         return None
 
     def writes(self) -> bool:
-        """The table has to be made."""
+        """Returns true: the table has to be created."""
         return True
 
     def shown(self) -> str:
-        """`access: key order`."""
+        """Returns a text such as `access: key order`."""
         return f"{self.comparison}: {self.subject}"
 
 
 OfDatabase = DatabaseLoad | ScanLoad
-"""What only a database can be asked."""
+"""The loads that only a database can run."""

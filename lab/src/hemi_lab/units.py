@@ -1,4 +1,4 @@
-"""Sizes and times as people write them: `"4 KiB"`, `"60 s"`. The forms of hemi's own files."""
+"""Sizes and times as text, such as `"4 KiB"` and `"60 s"`, in the forms of hemi's own files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
 
 
 def parse_size(text: object) -> int:
-    """Bytes of `"4 KiB"`, `"512 B"` or `"1 GB"`."""
+    """Returns the bytes of `"4 KiB"`, `"512 B"` or `"1 GB"`."""
     if isinstance(text, int) and not isinstance(text, bool):
         return text
     match = _QUANTITY.fullmatch(str(text))
@@ -37,7 +37,7 @@ def parse_size(text: object) -> int:
 
 
 def parse_time(text: object) -> float:
-    """Seconds of `"60 s"`, `"5 min"` or `"100 ms"`."""
+    """Returns the seconds of `"60 s"`, `"5 min"` or `"100 ms"`."""
     if isinstance(text, int | float) and not isinstance(text, bool):
         return float(text)
     match = _QUANTITY.fullmatch(str(text))
@@ -48,14 +48,14 @@ def parse_time(text: object) -> float:
 
 
 Size = Annotated[int, BeforeValidator(parse_size)]
-"""Bytes; in files a text such as `"4 KiB"`."""
+"""Bytes. In files a text such as `"4 KiB"`."""
 
 Time = Annotated[float, BeforeValidator(parse_time)]
-"""Seconds; in files a text such as `"60 s"`."""
+"""Seconds. In files a text such as `"60 s"`."""
 
 
 def shown_size(size: float) -> str:
-    """`4 KiB`; whole units where there are any."""
+    """Returns a text such as `4 KiB`, in the largest binary unit that fits."""
     for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor:
             return f"{size / factor:.4g} {unit}"
@@ -63,7 +63,8 @@ def shown_size(size: float) -> str:
 
 
 def shown_time(seconds: float) -> str:
-    """`2.5 ms`, `61 s`, `4 min 10 s`, `6 h 5 min`: three digits, or two units."""
+    """Returns a text such as `2.5 ms`, `61 s`, `4 min 10 s` or `6 h 5 min`: three digits or two
+    units."""
     if seconds >= 3600:
         minutes = round(seconds / 60)
         return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
@@ -77,7 +78,7 @@ def shown_time(seconds: float) -> str:
 
 
 def shown_rate(bytes_per_second: float) -> str:
-    """`138 MB/s`: decimal units, as drives are sold and reviewed."""
+    """Returns a text such as `138 MB/s`, in decimal units, as drives are sold and reviewed."""
     for unit, factor in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
         if bytes_per_second >= factor:
             return f"{bytes_per_second / factor:.3g} {unit}"
@@ -85,5 +86,5 @@ def shown_rate(bytes_per_second: float) -> str:
 
 
 def shown_count(count: float) -> str:
-    """`41,862`; small ones with three digits."""
+    """Returns a text such as `41,862`. Numbers below 100 have three digits."""
     return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"

@@ -1,4 +1,4 @@
-"""What is asked of a target: the lab's own description, which every driver translates."""
+"""Loads on a target, in the lab's own description. Every driver translates it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from hemi_lab.units import Size, shown_size
 
 OPERATIONS = ("read", "write", "flush")
-"""Kinds of request, as tables name them; `all` is every kind together."""
+"""Kinds of request as the tables name them. `all` is every kind together."""
 
 
 class Strict(BaseModel):
@@ -26,25 +26,25 @@ class WeightedSize(Strict):
 
 
 class Zone(Strict):
-    """A share of the requests to a share of the span, in percent."""
+    """A share of the requests that goes to a share of the span, in percent."""
 
     accesses: Annotated[float, Field(gt=0, le=100)]
     space: Annotated[float, Field(gt=0, le=100)]
 
 
 class Load(Strict):
-    """A closed loop: threads, each with so many requests under way."""
+    """A closed loop: threads that each keep `queue_depth` requests in flight."""
 
     read_percent: Annotated[float, Field(ge=0, le=100)]
     sizes: Size | list[WeightedSize]
-    """One size, or a mix: the same for reads and writes."""
+    """One size, or a mix. The same for reads and writes."""
     pattern: Literal["random", "sequential"] = "random"
     zones: list[Zone] = []
-    """Where random requests go; everywhere as often if empty."""
+    """Zones of random requests. If empty, they are spread evenly."""
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     queue_depth: Annotated[int, Field(ge=1, le=4096)] = 1
     span_percent: Annotated[float, Field(gt=0, le=100)] = 100.0
-    """The share of the target that is used, from its beginning (the PTS's ActiveRange)."""
+    """Share of the target that is used, from its beginning (the PTS's ActiveRange)."""
 
     @model_validator(mode="after")
     def _check(self) -> Load:
@@ -61,31 +61,31 @@ class Load(Strict):
         return self
 
     def mix(self) -> list[WeightedSize]:
-        """The sizes as a mix, of one or several."""
+        """Returns the sizes as a mix of one or several."""
         if isinstance(self.sizes, list):
             return self.sizes
         return [WeightedSize(size=self.sizes, weight=1)]
 
     def mean_size(self) -> float:
-        """Bytes of a request in the mean."""
+        """Returns the mean request size in bytes."""
         mix = self.mix()
         return sum(part.size * part.weight for part in mix) / sum(part.weight for part in mix)
 
     @property
     def outstanding(self) -> int:
-        """Requests under way at a time."""
+        """Requests in flight at a time."""
         return self.threads * self.queue_depth
 
     def writes(self) -> bool:
-        """Whether it changes the target."""
+        """Returns true if it changes the target."""
         return self.read_percent < 100
 
     def write_counterpart(self) -> Load:
-        """The same with writes alone: what a read-only profile is preconditioned with."""
+        """Returns the same load with writes only, to precondition a read-only profile."""
         return self.model_copy(update={"read_percent": 0.0})
 
     def shown(self) -> str:
-        """`4 KiB random, 70 % read, 16T/16Q`."""
+        """Returns a text such as `4 KiB random 70 % read, 16T/16Q`."""
         sizes = shown_size(self.sizes) if isinstance(self.sizes, int) else "mixed sizes"
         mix = {100.0: "read", 0.0: "write"}.get(self.read_percent, f"{self.read_percent:g} % read")
         where = f", first {self.span_percent:g} %" if self.span_percent < 100 else ""

@@ -1,1 +1,1 @@
-"""What storage costs to own (docs/lab/tco.md)."""
+"""Costs of storage ownership (docs/lab/tco.md)."""

@@ -1,4 +1,4 @@
-"""Drives, energy and money: plain arithmetic, each step of it in docs/lab/tco.md."""
+"""Drives, energy and money by plain arithmetic. docs/lab/tco.md explains each step."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hemi_lab.costs.plan import CostPlan, Option
 from hemi_lab.costs.power import Power
 
 DAYS = 365
-"""Of a year."""
+"""Days of a year."""
 
 _ROUNDING = 1e-9
-"""Quotients that rounding alone lifts above a whole number are that number."""
+"""Quotients that only rounding lifts above a whole number count as that number."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One option's costs."""
+    """The costs of one option."""
 
     option: Option
     power: Power
@@ -28,27 +28,27 @@ class Cost:
     for_iops: int
     usable_bytes: float
     usable_iops: float | None
-    """Of the demand's mix; `None` where the drive's is not known."""
+    """Rate of the demand's mix. `None` if the drive's is not known."""
     purchase: float
     watts_load: float
-    """All drives, without cooling."""
+    """Watts of all drives, without cooling."""
     watts_idle: float
     kilowatt_hours: float
-    """A year, cooling included."""
+    """Energy of a year, cooling included."""
     energy: float
-    """A year, in the currency."""
+    """Cost of a year's energy, in the currency."""
     totals: dict[int, float]
     """Purchase and energy, by years."""
 
 
 def drive_requests(plan: CostPlan, option: Option) -> float:
-    """Requests to drives for each of the demand's, in the mean."""
+    """Returns the mean number of requests to drives for each request of the demand."""
     reads = plan.demand.read_percent / 100
     return reads + (1 - reads) * option.redundancy.write_cost
 
 
 def cost(plan: CostPlan, option: Option, power: Power) -> Cost:
-    """Whole groups of drives, as many as capacity and IOPS both need."""
+    """Returns the costs of whole groups of drives, enough for both capacity and IOPS."""
     redundancy = option.redundancy
     each = option.capacity * option.usable_percent / 100
     data = _up(plan.demand.capacity / each)

@@ -15,12 +15,12 @@ from hemi_lab.units import shown_count
 
 
 def money(value: float, currency: str) -> str:
-    """`12,345.60 EUR`; whole above 100,000."""
+    """Returns a text such as `12,345.60 EUR`, without cents from 100,000."""
     return f"{value:,.0f} {currency}" if value >= 100_000 else f"{value:,.2f} {currency}"
 
 
 def costs_table(plan: CostPlan, costs: list[Cost]) -> Table:
-    """What is bought and paid."""
+    """Returns the table of purchases and costs."""
     least = {years: min(cost.totals[years] for cost in costs) for years in plan.years}
     rows = [
         [
@@ -50,7 +50,7 @@ def costs_table(plan: CostPlan, costs: list[Cost]) -> Table:
 
 
 def drives_table(plan: CostPlan, costs: list[Cost]) -> Table:
-    """Why so many drives, and what they can do."""
+    """Returns the table of drives: the reason for their number, and their capacity and IOPS."""
     last = max(plan.years)
     rows = []
     for cost in costs:
@@ -90,7 +90,7 @@ def drives_table(plan: CostPlan, costs: list[Cost]) -> Table:
 
 
 def write(plan: CostPlan, costs: list[Cost], source: str, path: Path) -> None:
-    """The page."""
+    """Writes the page."""
     demand = plan.demand
     header = [
         ("capacity", f"{demand.capacity / 1e12:,.4g} TB"),

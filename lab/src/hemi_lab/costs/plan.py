@@ -1,4 +1,4 @@
-"""What a cost plan may say."""
+"""The keys of a cost plan."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class Demand(Strict):
-    """What all drives together have to give."""
+    """The demand on all drives together."""
 
     capacity: Annotated[Size, Field(gt=0)]
     """Usable bytes."""
     iops: NotNegative = 0.0
     read_percent: Annotated[float, Field(ge=0, le=100)] = 100.0
-    """Of the requests: with redundancy a write is more than one request to the drives."""
+    """Share of reads. With redundancy a write is more than one request to the drives."""
 
 
 class Electricity(Strict):
-    """What energy costs."""
+    """Prices of energy."""
 
     price: NotNegative
-    """Of a kilowatt-hour, in the plan's currency."""
+    """Price of a kilowatt-hour, in the plan's currency."""
     cooling_percent: NotNegative = 50.0
-    """Energy for cooling, of the drives' own."""
+    """Energy for cooling, as a percentage of the drives' own."""
 
 
 class Hours(Strict):
-    """Of a day; what is left of 24 the drives are off."""
+    """Hours of a day. The drives are off for the rest of the 24."""
 
     load: Annotated[float, Field(ge=0, le=24)] = 8.0
     idle: Annotated[float, Field(ge=0, le=24)] = 16.0
@@ -50,7 +50,7 @@ class Hours(Strict):
 
 
 class Mirror(Strict):
-    """So many copies of everything; 1 is no redundancy."""
+    """`copies` copies of everything. One copy is no redundancy."""
 
     kind: Literal["mirror"] = "mirror"
     copies: Annotated[int, Field(ge=1, le=8)] = 1
@@ -72,13 +72,14 @@ class Mirror(Strict):
 
 
 class Parity(Strict):
-    """Groups of data and parity drives: RAID-5 has one of parity, RAID-6 two."""
+    """Groups of data and parity drives: RAID-5 has one parity drive, RAID-6 two."""
 
     kind: Literal["parity"]
     data: Annotated[int, Field(ge=2, le=64)]
     parity: Annotated[int, Field(ge=1, le=3)] = 1
     write_requests: Annotated[float | None, Field(ge=1)] = None
-    """For each small write; old data and parity read and new written if left out."""
+    """Requests for each small write. By default old data and parity are read and new ones
+    written."""
 
     @property
     def group(self) -> int:
@@ -92,16 +93,16 @@ class Parity(Strict):
 
 
 class FromRun(Strict):
-    """Energy and IOPS of a simulated run's step."""
+    """Energy and IOPS from a simulated run's step."""
 
     folder: Path
-    """Of the run, from the plan's folder."""
+    """Directory of the run, relative to the plan's."""
     test: str
     label: str
 
 
 class FromPreset(Strict):
-    """Energy and IOPS of a preset's model, run for a moment: idle, then under a load."""
+    """Energy and IOPS from a short run of a preset's model, idle and then under a load."""
 
     name: str
     load: Load
@@ -111,16 +112,16 @@ class FromPreset(Strict):
 
 
 class Option(Strict):
-    """A drive (or a small system that is bought as one) and how many copies there are."""
+    """A drive (or a small system that is bought as one) with its price, power and redundancy."""
 
     name: str
     price: NotNegative
-    """Of one, in the plan's currency."""
+    """Price of one, in the plan's currency."""
     capacity: Annotated[Size, Field(gt=0)]
     usable_percent: Annotated[float, Field(gt=0, le=100)] = 100.0
-    """Of the capacity: what is left free for over-provisioning or growth is not usable."""
+    """Usable share of the capacity. Space for over-provisioning or growth is not usable."""
     iops: Positive | None = None
-    """Of one, with the demand's mix, in steady state."""
+    """Rate of one with the demand's mix, in steady state."""
     idle_watts: NotNegative | None = None
     active_watts: NotNegative | None = None
     run: FromRun | None = None
@@ -160,7 +161,7 @@ class CostPlan(Strict):
 
 
 def load_plan(path: Path) -> CostPlan:
-    """A plan of a file."""
+    """Loads a plan from a file."""
     try:
         table = tomllib.loads(path.read_text())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Watts and IOPS of one drive: as given, from a run, or from a preset's model."""
+"""Watts and IOPS of one drive: given, from a run, or from a preset's model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hemi_lab.targets.simulated import quoted
 
 @dataclass(frozen=True)
 class Power:
-    """Of one drive."""
+    """Power and rate of one drive."""
 
     idle_watts: float
     active_watts: float
@@ -28,7 +28,8 @@ class Power:
 
 
 def power(option: Option, folder: Path, needs_iops: bool) -> Power:
-    """What the option says itself goes before what was measured."""
+    """Returns the drive's power and rate. The option's own values take precedence over measured
+    ones."""
     idle, active, iops = option.idle_watts, option.active_watts, option.iops
     source, simulated = "given", False
     found: tuple[float | None, float | None, float | None] = (None, None, None)
@@ -84,7 +85,7 @@ def _watts(steps: pl.DataFrame) -> float:
 
 
 def _idle_watts(rests: pl.DataFrame) -> float | None:
-    """An idle step's energy is counted to its last whole second."""
+    """Returns the mean power. An idle step's energy is counted to its last whole second."""
     counted = rests.with_columns(pl.col("length_seconds").add(1e-6).floor())
     counted = counted.filter(pl.col("length_seconds") >= 1)
     return None if counted.is_empty() else _watts(counted)
@@ -109,7 +110,7 @@ def _of_preset(given: FromPreset) -> tuple[float, float, float]:
         work = driver.run(Step("tco", "measure", "load", given.load, given.seconds, seed=1))
     finally:
         driver.close()
-    # Virtual time: both are there, whatever the machine did meanwhile.
+    # Virtual time: both exist, whatever the machine did meanwhile.
     idle = (rest.energy_joules or 0.0) / max(rest.seconds, 1e-9)
     active = (work.energy_joules or 0.0) / max(work.seconds, 1e-9)
     return idle, active, work.iops

@@ -1,1 +1,1 @@
-"""Drivers: what makes the load on a target and measures it."""
+"""Drivers: they make the load on a target and measure it."""

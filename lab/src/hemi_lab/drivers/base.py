@@ -1,4 +1,4 @@
-"""What a driver is. A new engine (`hemi load`, say) is one more class of this shape."""
+"""The interface of a driver. A new engine is one more class with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hemi_lab.steps import Step, StepResult
 
 @dataclass(frozen=True)
 class Outcome:
-    """Something done before measuring, or why not."""
+    """The result of a preparation, with its method or the reason why it was not done."""
 
     done: bool
     how: str
@@ -18,7 +18,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What the load generator can do at most, with a target that does nothing."""
+    """The load generator's own limit, with a target that does nothing."""
 
     iops: float
     cpu_seconds_per_request: float
@@ -26,29 +26,29 @@ class Ceiling:
 
 
 class Driver(Protocol):
-    """Makes load on one target, step by step; the target stays as each step leaves it."""
+    """Makes load on one target, step by step. The target stays as each step leaves it."""
 
     name: str
     version: str
 
     @property
     def capacity(self) -> int:
-        """Bytes of the target that are used."""
+        """Returns the bytes of the target that are used."""
 
     @property
     def block(self) -> int:
-        """The smallest request in bytes, of which all others are multiples."""
+        """Returns the smallest request in bytes. All others are multiples of it."""
 
     def purge(self) -> Outcome:
-        """Brings the target as near to fresh out of the box as it can, or says why not."""
+        """Purges the target as thoroughly as it allows, or says why not."""
 
     def run(self, step: Step) -> StepResult:
-        """Does a step. On Ctrl-C it returns what was found until then, marked interrupted.
+        """Runs a step. On Ctrl-C it returns the result so far, marked as interrupted.
 
-        Raises `ToolError` with the tool's message where that failed."""
+        Raises `ToolError` with the tool's message if that failed."""
 
     def ceiling(self, outstanding: int) -> Ceiling | None:
-        """Measures its own limit; `None` where it has none, in virtual time."""
+        """Measures its own limit. Returns `None` if it has none, as in virtual time."""
 
     def close(self) -> None:
-        """Ends what it started."""
+        """Ends everything it started."""

@@ -1,5 +1,6 @@
-"""The driver of plans of databases: targets and programs. The load itself is the database
-part's (`methods/database.py`), which has steps of its own."""
+"""The driver of plans of databases: targets and programs.
+
+The load itself comes from the database part (`methods/database.py`), which has steps of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class DatabaseDriver:
     name = "sysbench and MariaDB"
 
     def __init__(self, targets: Mapping[Place, database.Target], capacity: int) -> None:
-        """Fails if a program is missing. `capacity`: bytes of target A."""
+        """Raises if a program is missing. `capacity` is the size of target A in bytes."""
         self.targets = dict(targets)
         self._capacity = capacity
         for program in ("mariadbd", "mariadb", "mariadb-install-db", "sysbench"):
@@ -35,28 +36,28 @@ class DatabaseDriver:
 
     @property
     def capacity(self) -> int:
-        """Bytes of target A."""
+        """Size of target A in bytes."""
         return self._capacity
 
     @property
     def block(self) -> int:
-        """A page of InnoDB."""
+        """Size of a page of InnoDB."""
         return 16 << 10
 
     def purge(self) -> Outcome:
-        """Every placement is loaded anew; the target below stays as it is."""
+        """Does nothing, since every placement is loaded anew."""
         return Outcome(False, "a database's target is not purged")
 
     def run(self, step: Step) -> StepResult:
-        """Makes no load but transactions, which have a method of their own."""
+        """Raises. Transactions have a method of their own."""
         raise LabError(
             f"{step.test}: a database's target takes transactions only",
             "Name a file, a device or a volume for this plan.",
         )
 
     def ceiling(self, outstanding: int) -> Ceiling | None:
-        """Not known: a server that does nothing is not at hand."""
+        """Returns `None`, since there is no server that does nothing."""
         return None
 
     def close(self) -> None:
-        """Everything has been ended by then, with its test."""
+        """Does nothing, since each test ends what it started."""

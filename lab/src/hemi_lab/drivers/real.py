@@ -1,5 +1,6 @@
-"""The driver of real targets: fio for closed loops, `hemi load` for what has times of its own,
-and faults laid on the target's legs meanwhile."""
+"""The driver of real targets: fio for closed loops, `hemi load` for open ones.
+
+It also injects faults into the target's legs meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from hemi_lab.steps import Fault, Step, StepResult
 from hemi_lab.workload import Load
 
 START_SECONDS = 0.5
-"""Time an engine gets to begin before a fault's own time counts."""
+"""Time for an engine to start before a fault's own time counts."""
 
 
 class RealDriver:
@@ -34,24 +35,24 @@ class RealDriver:
 
     @property
     def capacity(self) -> int:
-        """Bytes of the target."""
+        """Size of the target in bytes."""
         return self._fio.capacity
 
     @property
     def block(self) -> int:
-        """The target's smallest request."""
+        """Smallest request of the target."""
         return self._fio.block
 
     def purge(self) -> Outcome:
-        """As the target can."""
+        """Purges as the target can."""
         return self._fio.purge()
 
     def ceiling(self, outstanding: int) -> Ceiling | None:
-        """fio's: `hemi load` tells its lateness instead."""
+        """Returns fio's ceiling. `hemi load` reports its lateness instead."""
         return self._fio.ceiling(outstanding)
 
     def run(self, step: Step) -> StepResult:
-        """One step by the engine it needs, and its fault if it has one."""
+        """Runs one step on the engine it needs, with its fault if it has one."""
         if step.fault is not None:
             return self._run_with_fault(step, step.fault)
         return self._run(step)
@@ -105,7 +106,7 @@ class RealDriver:
             finally:
                 over.set()
                 thread.join()
-                # Nothing to do where it ended by itself.
+                # Does nothing if the fault ended by itself.
                 faults.clear(fault.leg)
         if failed:
             raise failed[0]
@@ -116,7 +117,7 @@ class RealDriver:
                 "the load was over before a leg could be made to fail",
                 "Give the plan longer times.",
             )
-        # Between asking and the answer it began: from the first, to the latest end.
+        # It began between the request and the answer. Take the earliest begin and the latest end.
         first, last = laid[0]
         when = (first - result.began, last + fault.seconds - result.began)
         causes = result.causes.with_columns(pl.col("start_seconds") + (asked - result.began))
@@ -124,5 +125,5 @@ class RealDriver:
 
 
 def with_load(driver: Driver) -> Driver:
-    """A real target's driver with all a plan may ask for; a simulated one has that itself."""
+    """Adds `hemi load` and faults to fio's driver. A simulated target's driver has all it needs."""
     return RealDriver(driver, driver.faults) if isinstance(driver, FioDriver) else driver

@@ -1,5 +1,7 @@
-"""Energy of rests: a session counts what a drive takes while it rests up to the last whole
-second, and the remainder with the step that follows."""
+"""Attributes energy to rests.
+
+A session counts a resting drive's energy up to the last whole second, and adds the remainder to the
+step that follows."""
 
 from __future__ import annotations
 
@@ -7,26 +9,28 @@ from typing import Any
 
 
 class Rests:
-    """Puts the remainders where they belong. The sum over all steps is as it was."""
+    """Moves the remainders to the rests. The sum over all steps stays the same."""
 
     def __init__(self) -> None:
         self._watts: dict[int, float] = {}
-        """Of a leg at rest, as its last whole second showed."""
+        """Watts of each leg at rest, from its last whole second."""
         self._counted_later: dict[int, float] = {}
-        """Joules of remainders that the session will count with the next step."""
+        """Joules of remainders that the session will add to the next step."""
         self._unknown: set[int] = set()
-        """Legs of which it will count a remainder whose joules are not known."""
+        """Legs whose next step will include a remainder of unknown joules."""
 
     def settle(self, report: dict[str, Any], resting: bool) -> None:
-        """Corrects a step's report; steps have to come in their order. A leg whose watts at rest
-        are not known yet (all rests were shorter than a second) is left as it is."""
+        """Corrects a step's report. Steps have to come in order.
+
+        A leg whose watts at rest are not known yet (all rests were shorter than a second) is not
+        corrected."""
         for number, leg in enumerate(report["legs"]):
             seconds = [
                 (interval["legs"][number], interval["length"]) for interval in report["intervals"]
             ]
             counted = next((part for part, _ in seconds if part["energy"] > 0), None)
             if counted is not None:
-                # No more than there is: the watts are those of another second.
+                # Never more than was counted, since the watts are those of another second.
                 over = min(self._counted_later.pop(number, 0.0), counted["energy"])
                 counted["energy"] -= over
                 leg["energy"] -= over
@@ -38,7 +42,7 @@ class Rests:
     def _rest(self, number: int, leg: dict[str, Any], seconds: list[tuple[Any, float]]) -> None:
         known = [part["energy"] / length for part, length in seconds if part["energy"] > 0]
         if known and number in self._unknown:
-            # The first has what was left of a rest before it.
+            # The first second includes the remainder of an earlier rest.
             del known[0]
             self._unknown.discard(number)
         if known:

@@ -1,4 +1,4 @@
-"""The driver of simulated targets: `hemi sim session`, one process that keeps the state."""
+"""The driver of simulated targets: one process of `hemi sim session` that keeps the state."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ INSTALL = "Build hemi (make release) and put it on the PATH, or name it with HEM
 _KINDS = {"read": "reads", "write": "writes"}
 
 _SHORTEST = 0.02
-"""Seconds: what is left over at a step's end, while its last requests end, is no interval."""
+"""Shortest interval in seconds. The rest of a step in which its last requests end is none."""
 
 
 class SimulatedDriver:
-    """A system of models. Purging makes it anew."""
+    """A system of models. A purge recreates it."""
 
     name = "hemi sim"
 
@@ -55,16 +55,17 @@ class SimulatedDriver:
 
     @property
     def capacity(self) -> int:
-        """Bytes of the simulated volume."""
+        """Size of the simulated volume in bytes."""
         return int(self.opened["bytes"])
 
     @property
     def block(self) -> int:
-        """Sectors, as simulated drives take them."""
+        """Size of a sector, the smallest request of simulated drives."""
         return 512
 
     def purge(self) -> Outcome:
-        """A drive as its file says it is before the first request."""
+        """Restarts the session, which restores the drives to their state before the first
+        request."""
         if not self._fresh:
             self.close_process()
             self.opened = self._open()
@@ -73,7 +74,7 @@ class SimulatedDriver:
         return Outcome(True, "simulated drives made anew")
 
     def run(self, step: Step) -> StepResult:
-        """One step of the session."""
+        """Runs one step of the session."""
         self._fresh = False
         asked: dict[str, Any] = {"name": step.label, "seed": step.seed}
         if step.load is None:
@@ -85,7 +86,7 @@ class SimulatedDriver:
         try:
             report = self._ask(text)
         except KeyboardInterrupt:
-            # What a model would have done in the rest of the step nobody knows.
+            # The result of the rest of the step is unknown.
             self.close_process()
             return StepResult(
                 0.0, {}, 0, 0, no_intervals(), no_causes(), command=command, interrupted=True
@@ -94,11 +95,11 @@ class SimulatedDriver:
         return _result(report, command)
 
     def ceiling(self, outstanding: int) -> Ceiling | None:
-        """None: in virtual time the generator takes none."""
+        """Returns `None`: in virtual time the generator has no limit."""
         return None
 
     def cards(self) -> Cards:
-        """What is known of the models, being worked out beside the run."""
+        """Starts making the model cards, in parallel with the run."""
         return Cards(self._hemi, [str(name) for name, _ in self.opened["legs"]])
 
     def close_process(self) -> None:
@@ -134,7 +135,7 @@ class SimulatedDriver:
             self._process.stdin.write(text + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # It has ended; its reason is read below.
+            pass  # It has ended. Its reason is read below.
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
@@ -216,7 +217,7 @@ def _causes(report: dict[str, Any]) -> pl.DataFrame:
                 "watts": leg["energy"] / length,
             }
             if not leg["written_bytes"]:
-                # Pages that collection moved while nobody wrote amplify nothing.
+                # Pages that garbage collection moved without any writes amplify nothing.
                 del figures["write_amplification"]
             rows += [(start, length, number, name, float(v)) for name, v in figures.items()]
     return pl.DataFrame(rows, schema=CAUSES, orient="row")

@@ -1,4 +1,4 @@
-"""Loads in hemi's own words: the `workload` of a spec that `hemi sim` and `hemi load` take."""
+"""Loads as `workload` sections of the specs that `hemi sim` and `hemi load` read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hemi_lab.workload import Load
 
 
 def workload(step: Step, capacity: int) -> dict[str, Any]:
-    """The workload of a step on a target of so many bytes; an idle step has none."""
+    """Returns a step's workload on a target of `capacity` bytes. Raises for an idle step."""
     load = step.load
     if isinstance(load, Load):
         return {"closed": _closed(load, capacity) | _limits(step, load)}

@@ -1,4 +1,4 @@
-"""Methods: how each kind of test is carried out. One file a kind."""
+"""Methods: one file for each kind of test, which runs it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hemi_lab.results.model import Outcome
 
 @dataclass(frozen=True)
 class Method:
-    """How a kind of test is carried out, and how long it takes."""
+    """The functions of one kind of test: run it, and estimate its time."""
 
     run: Callable[[Any, Bench, Outcome], None]
     estimate: Callable[[Any], Estimate]
@@ -47,4 +47,4 @@ METHODS = {
     "scans": Method(scans.run, scans.estimate),
     "replay": Method(replay.run, replay.estimate),
 }
-"""By the plan's `kind`. A new kind is a model in `plans/model.py` and a line here."""
+"""Methods by the plan's `kind`. A new kind is a model in `plans/model.py` and a line here."""

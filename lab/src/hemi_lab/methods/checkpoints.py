@@ -1,4 +1,4 @@
-"""Checkpoint bursts over a load: how long its reads wait while pages are written."""
+"""Checkpoint bursts over a load, and the latency of its reads meanwhile."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from hemi_lab.timed import ReferenceLoad
 
 
 def estimate(test: CheckpointTest) -> Estimate:
-    """The load by itself, and with bursts."""
+    """Estimates the load without and with bursts."""
     return Estimate(test.calm + test.time, test.calm + test.time, 2)
 
 
 def run(test: CheckpointTest, bench: Bench, outcome: Outcome) -> None:
-    """The load by itself, then with the bursts over it."""
+    """Runs the load without bursts, then with them."""
     calm = ReferenceLoad(over=test.load.over, lateness=test.load.lateness)
     bench.measure(test.name, "measure", "without bursts", calm, test.calm)
-    # A burst keeps its distance in a run whose times are scaled: pages and drives do not scale.
+    # The interval of bursts is not scaled with the run's times, since pages and drives are not.
     seconds = max(bench.scaled(test.time), 2.5 * test.load.every)
     done = bench.measure(test.name, "measure", "with bursts", test.load, seconds, scale=False)
     outcome.facts |= during_bursts(done.result.intervals)
 
 
 def during_bursts(intervals: pl.DataFrame) -> dict[str, float | str]:
-    """Reads in the intervals in which pages were written, and in the others. A load that writes
-    itself has no others."""
+    """Compares reads in the intervals with page writes to reads in the others.
+
+    A load that writes itself has no others."""
     reads = intervals.filter(pl.col("operation") == "read")
     writes = intervals.filter((pl.col("operation") == "write") & (pl.col("count") > 0))
     if reads.is_empty() or writes.is_empty():

@@ -1,4 +1,4 @@
-"""Cross stimulus recovery: how long one load's traces are seen in the next."""
+"""Cross stimulus recovery: how long one load affects the next."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hemi_lab.statistics.steady import WINDOW, steadiness
 
 
 def estimate(test: CrossStimulusTest) -> Estimate:
-    """Its sections."""
+    """Estimates all sections."""
     whole = sum(section.time for section in test.sections)
     return Estimate(whole, whole, int(whole // test.point) + len(test.sections))
 
 
 def run(test: CrossStimulusTest, bench: Bench, outcome: Outcome) -> None:
-    """Section after section, each in points; the target is never purged between."""
+    """Runs the sections in order, each in points. The target is never purged between."""
     for number, section in enumerate(test.sections, 1):
         label = f"{number}: {section.load.shown()}"
         values = []
@@ -26,5 +26,5 @@ def run(test: CrossStimulusTest, bench: Bench, outcome: Outcome) -> None:
         steady = steadiness(values, WINDOW, len(values))
         bench.track(outcome, label, "IOPS", values, steady)
         if steady.reached and steady.first is not None:
-            # The point from which on it is itself again.
+            # The point from which the section is steady.
             outcome.facts[f"{label}: points until steady"] = steady.first

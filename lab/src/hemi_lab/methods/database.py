@@ -21,17 +21,17 @@ from hemi_lab.transactions import DatabaseLoad
 from hemi_lab.units import shown_size
 
 _LOADS = 30e6, 2e6
-"""Bytes of tables a second between which loading is guessed, its checks included."""
+"""Assumed range of the rate of loading tables, in bytes a second, checks included."""
 
 _PROCESSOR_SECONDS = 10.0
-"""Shorter steps are not asked for processor time: it has the threads' connecting in it."""
+"""Shorter steps are not checked for processor time, since connecting the threads counts in it."""
 
 _STARTS = 30.0
-"""Seconds that installing, starting and stopping a server may take."""
+"""Longest time in seconds for installing, starting and stopping a server."""
 
 
 def estimate(test: DatabaseTest) -> Estimate:
-    """Warm-ups, steps and rests; loading the tables comes on top."""
+    """Estimates warm-ups, steps and rests. Loading the tables comes on top."""
     settings = test.settings(1.0, 1)
     count = len(settings.placements)
     amount = count * settings.expected_bytes()
@@ -41,8 +41,9 @@ def estimate(test: DatabaseTest) -> Estimate:
 
 
 def run(test: DatabaseTest, bench: Bench, outcome: Outcome) -> None:
-    """Each placement in turn. What is known is kept however it ends; a database that is not
-    consistent afterwards ends the plan."""
+    """Runs each placement in turn.
+
+    Results are kept however it ends. A database that is inconsistent afterwards ends the plan."""
     driver = bench.driver
     if not isinstance(driver, DatabaseDriver):
         raise LabError(f"{test.name}: this target holds no database", "Name dir:PATH, say.")
@@ -65,7 +66,7 @@ def run(test: DatabaseTest, bench: Bench, outcome: Outcome) -> None:
 
 
 class _Keeper:
-    """Brings what the database part tells into the run's result."""
+    """Adds the database part's reports to the run's result."""
 
     def __init__(self, test: DatabaseTest, bench: Bench, outcome: Outcome) -> None:
         self._test = test
@@ -73,11 +74,11 @@ class _Keeper:
         self._outcome = outcome
 
     def say(self, text: str) -> None:
-        """A stage begins."""
+        """Shows the start of a stage."""
         self._bench.stage(self._test.name, text)
 
     def step(self, placement: PlacementResult, step: DatabaseStep) -> None:
-        """A step is done, or was broken off."""
+        """Adds a step that is done or was interrupted."""
         number = len(placement.steps)
         if number > 1:
             self._rest()
@@ -103,7 +104,7 @@ class _Keeper:
             )
 
     def end(self, result: OltpResult) -> None:
-        """The test is over, in whatever way."""
+        """Adds the final figures, however the test ended."""
         for placement in result.placements:
             for step in placement.steps:
                 if step.report is None and step.series:
@@ -119,7 +120,7 @@ class _Keeper:
 
 
 def told(result: OltpResult) -> dict[str, Any]:
-    """Everything as plain data, but what the tables have: bins."""
+    """Returns everything as plain data, except the bins, which are in the tables."""
     whole = asdict(result)
     for placement in whole["placements"]:
         for step in placement["steps"]:
@@ -148,7 +149,7 @@ def _facts(result: OltpResult) -> dict[str, float | str]:
 
 
 def _checks(test: str, result: OltpResult, cores: int) -> list[Check]:
-    """What the database part audits of each step, and the conditions."""
+    """Returns the database part's checks of each step and of the consistency conditions."""
     done = [
         (f"{one.placement}, {step.threads} threads{' (warm-up)' if step.warm_up else ''}", step)
         for one in result.placements

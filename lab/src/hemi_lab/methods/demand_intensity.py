@@ -1,4 +1,4 @@
-"""Demand intensity: how response time answers to demand, and histograms of three demands."""
+"""Demand intensity: response time against demand, with histograms at three demands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hemi_lab.statistics.steady import WINDOW, steadiness
 
 
 def estimate(test: DemandIntensityTest) -> Estimate:
-    """Five rounds at the least, then three histograms."""
+    """Estimates at least five rounds, then three histograms."""
     cells = len(test.threads) * len(test.queue_depths)
     histograms = 3 * test.histogram
     return Estimate(
@@ -22,7 +22,7 @@ def estimate(test: DemandIntensityTest) -> Estimate:
 
 
 def run(test: DemandIntensityTest, bench: Bench, outcome: Outcome) -> None:
-    """The point of most demand is tracked: it is the one that moves."""
+    """Runs rounds until the point of most demand is steady, since it is the one that moves."""
     points = [(t, q) for t in test.threads for q in test.queue_depths]
     tracked = max(points, key=lambda point: point[0] * point[1])
     values: list[float] = []
@@ -46,8 +46,9 @@ def run(test: DemandIntensityTest, bench: Bench, outcome: Outcome) -> None:
 
 
 def chosen(last: dict[tuple[int, int], Done], response: float) -> dict[str, tuple[int, int]]:
-    """The least demand, the one of most requests a second within the response time, and the one
-    whose rate is nearest half-way between."""
+    """Returns three points: the least demand, the most within the response time, and a middle.
+
+    "Most" has the highest rate. The middle's rate is nearest half-way between."""
     least = min(last, key=lambda point: (point[0] * point[1], point[0]))
     within = [point for point, done in last.items() if done.found.mean_seconds <= response]
     most = max(within or [least], key=lambda point: last[point].found.iops)

@@ -1,4 +1,4 @@
-"""How long a test takes, before it is run."""
+"""The estimated time of a test."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Estimate:
-    """A plan's seconds without its fills: at the earliest and at the latest."""
+    """Seconds of a test without its fill: lower and upper bound."""
 
     least: float
     most: float
     steps: int
-    """How many steps at the most: each costs a driver a moment to begin."""
+    """Largest number of steps. Each costs a driver a moment to begin."""
     unscaled: tuple[float, float] = (0.0, 0.0)
-    """Seconds that come on top whatever the times are multiplied by: at the earliest, at the
-    latest."""
+    """Seconds on top that do not scale with the times: lower and upper bound."""

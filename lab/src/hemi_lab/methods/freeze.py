@@ -1,4 +1,4 @@
-"""Freezes: what clients see of a leg that stops answering, and how long it takes to catch up."""
+"""Freezes: clients' latencies while a leg does not answer, and the time it takes to drain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hemi_lab.units import shown_time
 
 
 def estimate(test: FreezeTest) -> Estimate:
-    """A calm step, and each freeze with the load around it."""
+    """Estimates a calm step, and each freeze with the load around it."""
     legs = len(test.legs) if test.legs else 2
     each = [test.before + freeze + test.after for freeze in test.freezes]
     whole = test.calm + legs * sum(each)
@@ -24,7 +24,7 @@ def estimate(test: FreezeTest) -> Estimate:
 
 
 def run(test: FreezeTest, bench: Bench, outcome: Outcome) -> None:
-    """Without a freeze first; then each length, on each leg."""
+    """Runs the load without a freeze, then with each length on each leg."""
     faults: Faults | None = getattr(bench.driver, "faults", None)
     if faults is None:
         raise LabError(
@@ -66,7 +66,8 @@ def _settle(faults: Faults, test: FreezeTest) -> None:
 
 
 def examined(test: str, label: str, fault: Fault, done: Done) -> Freeze | None:
-    """What a freeze did; nothing where the step was cut short or its requests are not known."""
+    """Returns a freeze's figures, or `None` if the step was cut short or its requests are not
+    known."""
     result = done.result
     if result.fault is None or result.records is None or result.records.is_empty():
         return None
@@ -106,7 +107,7 @@ def examined(test: str, label: str, fault: Fault, done: Done) -> Freeze | None:
 
 
 def _series(causes: pl.DataFrame, name: str, leg: int | None) -> pl.DataFrame:
-    """A cause at the moments it was asked for: the ends of its rows."""
+    """Returns a cause at the times of its samples, the ends of its rows."""
     return (
         causes.filter((pl.col("name") == name) & pl.col("leg").eq_missing(leg))
         .select((pl.col("start_seconds") + pl.col("length_seconds")).alias("at"), "value")
@@ -120,14 +121,15 @@ def _peak(series: pl.DataFrame, begin: float) -> float | None:
 
 
 def drain(backlog: pl.DataFrame, begin: float, end: float) -> float | None:
-    """From the thaw until the leg owed no more than it had at most before the freeze, as the
-    status told it; nothing where the step ended before, or no status is known."""
+    """Returns the seconds from the thaw until the leg owed no more than at most before the freeze.
+
+    The samples of the status decide. `None` if the step ended earlier or there is no status."""
     before = backlog.filter(pl.col("at") < begin)["value"]
     after = backlog.filter(pl.col("at") >= end)
     if not after.height:
         return None
     usual = float(before.max()) if before.len() else 0.0  # type: ignore[arg-type]
-    # The first look that shows it caught up: a slow leg owes a little now and then, always.
+    # The first sample that shows it caught up. A slow leg always owes a little now and then.
     paid = after.filter(pl.col("value") <= usual)["at"].to_list()
     if not paid:
         return None

@@ -1,4 +1,4 @@
-"""Host idle recovery: does a drive win back speed when the host rests?"""
+"""Host idle recovery: tests whether a drive regains speed while the host rests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hemi_lab.units import shown_time
 
 
 def estimate(test: IdleRecoveryTest) -> Estimate:
-    """Steady rounds, then every rest with its bursts and its baseline."""
+    """Estimates steady rounds, then every rest with its bursts and its baseline."""
     rests = sum(test.bursts * (test.burst + rest) + test.baseline for rest in test.rests)
     steps = len(test.rests) * (2 * test.bursts + 1) + test.most_rounds
     return Estimate(WINDOW * test.round + rests, test.most_rounds * test.round + rests, steps)
 
 
 def run(test: IdleRecoveryTest, bench: Bench, outcome: Outcome) -> None:
-    """Steady first; then bursts with each rest, and the load without rests after each."""
+    """Runs the load until steady, then bursts with each rest, each followed by the load alone."""
     until_steady(test.name, test.load, test.round, test.most_rounds, bench, outcome)
     for rest in test.rests:
         label = f"rest {shown_time(rest)}"

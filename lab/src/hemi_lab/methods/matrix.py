@@ -17,14 +17,14 @@ _UNITS = {"iops": "IOPS", "bandwidth": "bytes/s", "latency": "s"}
 
 
 def estimate(test: MatrixTest) -> Estimate:
-    """Five rounds at the least."""
+    """Estimates at least five rounds."""
     cells = len(test.read_percents) * len(test.sizes)
     steps = cells * test.most_rounds
     return Estimate(cells * WINDOW * test.cell, steps * test.cell, steps)
 
 
 def run(test: MatrixTest, bench: Bench, outcome: Outcome) -> None:
-    """All cells, round by round; every tracked cell has to be steady in the same window."""
+    """Runs all cells round by round until every tracked cell is steady in the same window."""
     cells = [
         Cell(read_percent=share, size=size) for share in test.read_percents for size in test.sizes
     ]
@@ -50,7 +50,7 @@ def run(test: MatrixTest, bench: Bench, outcome: Outcome) -> None:
 
 
 def together(series: Iterable[list[float]]) -> bool:
-    """Whether the last rounds of every series are a steady window."""
+    """Returns true if the last rounds of every series are a steady window."""
     known = list(series)
     return bool(known) and all(
         len(values) >= WINDOW and steadiness(values[-WINDOW:], WINDOW, WINDOW).reached
@@ -59,7 +59,7 @@ def together(series: Iterable[list[float]]) -> bool:
 
 
 def placed(last: Steadiness, rounds: int) -> Steadiness:
-    """What was found of the last window, with the numbers its rounds have in the test."""
+    """Returns the last window's result with the numbers that its rounds have in the test."""
     if last.first is None or last.last is None:
         return last
     first = rounds - last.window + 1
@@ -67,7 +67,7 @@ def placed(last: Steadiness, rounds: int) -> Steadiness:
 
 
 def label(cell: Cell) -> str:
-    """`4 KiB, 65 % read`."""
+    """Returns a text such as `4 KiB, 65 % read`."""
     return f"{shown_size(cell.size)}, {cell.read_percent:g} % read"
 
 

@@ -14,13 +14,13 @@ from hemi_lab.timed import ReplayLoad
 
 
 def estimate(test: ReplayTest) -> Estimate:
-    """The trace once for each depth, or as much of it as the test's time lets."""
+    """Estimates the trace once for each depth, or as much of it as the test's time allows."""
     whole = test.time * len(test.queue_depths)
     return Estimate(0.0 if test.trace else whole, whole, len(test.queue_depths))
 
 
 def run(test: ReplayTest, bench: Bench, outcome: Outcome) -> None:
-    """The same trace for each depth."""
+    """Replays the same trace at each depth."""
     with tempfile.TemporaryDirectory(prefix="hemi-lab-trace-") as folder:
         if test.trace is None:
             path = Path(folder) / "synthetic.csv"

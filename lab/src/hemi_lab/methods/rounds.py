@@ -1,4 +1,4 @@
-"""One load in rounds until its rate is steady."""
+"""Repeats one load in rounds until its rate is steady."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ def until_steady(
     outcome: Outcome,
     fills: float = 0.0,
 ) -> Steadiness:
-    """Rounds of so many seconds of the plan. A window counts only where `fills` capacities had
-    been written before it began. Tells the outcome, and that the target is prepared by it."""
+    """Runs rounds of `seconds` of the plan until a window is steady.
+
+    A window counts only if `fills` capacities were written before it began. Records the rounds in
+    the outcome, and the preparation of the target."""
     values: list[float] = []
     ready = 0
     steady = steadiness(values)
@@ -31,7 +33,7 @@ def until_steady(
         )
         values.append(done.found.iops)
         window = values[-WINDOW:]
-        # Rounds before the target had been written over do not count.
+        # Rounds before the target was overwritten do not count.
         if len(values) - ready >= WINDOW:
             found = steadiness(window, WINDOW, WINDOW)
             if found.reached:

@@ -1,4 +1,4 @@
-"""Write saturation: one load from fresh, and how the drive takes it as it fills."""
+"""Write saturation: one load from fresh, and its rate as the drive fills."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from hemi_lab.statistics.steady import WINDOW, steadiness
 
 
 def estimate(test: SaturationTest) -> Estimate:
-    """It ends at its time, or earlier when enough is written."""
+    """Estimates one point up to the test's time, which ends early when enough is written."""
     return Estimate(test.point, test.time, int(test.time // test.point) + 1)
 
 
 def run(test: SaturationTest, bench: Bench, outcome: Outcome) -> None:
-    """Point after point without a pause that matters; whether it became steady is told, and
-    does not end it."""
+    """Runs points back to back.
+
+    The outcome records whether the rate became steady. That does not end the test."""
     values: list[float] = []
     points = max(1, round(test.time / test.point))
     for number in range(1, points + 1):
@@ -28,6 +29,6 @@ def run(test: SaturationTest, bench: Bench, outcome: Outcome) -> None:
         if bench.fills >= test.fills:
             break
     outcome.facts["fills"] = bench.fills
-    # The last window: a fresh drive's first points are even too, and not what it comes to.
+    # Judge the last window. A fresh drive's first points are even too, but not its final state.
     steady = placed(steadiness(values[-WINDOW:], WINDOW, WINDOW), len(values))
     bench.track(outcome, test.load.shown(), "IOPS", values, steady)

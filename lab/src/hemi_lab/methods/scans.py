@@ -1,4 +1,4 @@
-"""Scans of a table on the target, by which index and of which layout, each with a cold pool."""
+"""Scans of a table on the target by index and by layout, each with a cold pool."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from hemi_lab.transactions import ScanLoad
 from hemi_lab.units import shown_size
 
 _RATES = 500e6, 5e6
-"""Bytes of the table a second between which a scan is guessed: in its order, and row by row."""
+"""Assumed range of a scan's rate in bytes a second: in key order, and row by row."""
 
 _STARTS = 2.0, 15.0
-"""Seconds between which starting and stopping the server for a scan may take."""
+"""Assumed range of seconds to start and stop the server for a scan."""
 
 _SUBJECTS = 5
-"""Three ways of access and two layouts."""
+"""Three access paths and two layouts."""
 
 _FILL = 30e6, 2e6
 
 
 def estimate(test: ScanTest) -> Estimate:
-    """The scans; making the table and its copies comes on top."""
+    """Estimates the scans. Creating the table and its copies comes on top."""
     settings = test.settings(1)
     amount, count = settings.expected_bytes(), _SUBJECTS * settings.repeats
     least, most = (
         count * (amount / rate + start) for rate, start in zip(_RATES, _STARTS, strict=True)
     )
     fill = (amount / _FILL[0], amount / _FILL[1])
-    # Nothing here has a time that could be scaled.
+    # No time here could be scaled.
     return Estimate(0.0, 0.0, count, (least + fill[0], most + fill[1]))
 
 
 def run(test: ScanTest, bench: Bench, outcome: Outcome) -> None:
-    """Each scan is a step of one request: the scan. What is known is kept however it ends."""
+    """Runs each scan as a step of one request. Results are kept however it ends."""
     driver = bench.driver
     if not isinstance(driver, DatabaseDriver):
         raise LabError(f"{test.name}: this target holds no database", "Name dir:PATH, say.")
@@ -69,7 +69,7 @@ def run(test: ScanTest, bench: Bench, outcome: Outcome) -> None:
 
 
 def step_result(scan: Scan) -> StepResult:
-    """One request, as long as the scan."""
+    """Returns one request, as long as the scan."""
     nanoseconds = round(scan.seconds * 1e9)
     moments = Moments(1, scan.seconds, 0.0, scan.seconds)
     bins = Histogram.of([(nanoseconds, nanoseconds, 1)])
@@ -92,7 +92,7 @@ def _facts(result: ScanResult) -> dict[str, float | str]:
 
 
 def _check(test: str, result: ScanResult) -> Check:
-    """Whether the layouts differ enough to be compared."""
+    """Checks that the layouts differ enough to be compared."""
     if not result.layouts:
         return Check(name=f"{test}: layouts", passed=None, said="no layout was made")
     said = ", ".join(f"{name}: {one.fragments:,}" for name, one in result.layouts.items())

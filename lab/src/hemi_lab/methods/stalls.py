@@ -1,4 +1,4 @@
-"""Stalls: what clients see while single requests of a leg take longer, phase after phase."""
+"""Stalls: clients' latencies while single requests of a leg take longer, in phases."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hemi_lab.units import shown_time
 
 
 def estimate(test: StallTest) -> Estimate:
-    """One step: the load around all phases."""
+    """Estimates one step: the load around all phases."""
     whole = test.before + sum(phase.time for phase in test.phases) + test.after
     return Estimate(whole, whole, 1)
 
 
 def run(test: StallTest, bench: Bench, outcome: Outcome) -> None:
-    """The load before, through all phases, and after."""
+    """Runs the load before, through all phases, and after."""
     faults: Faults | None = getattr(bench.driver, "faults", None)
     if faults is None:
         raise LabError(
@@ -72,8 +72,9 @@ def run(test: StallTest, bench: Bench, outcome: Outcome) -> None:
 
 
 def examined(test: str, names: list[str], fault: Fault, done: Done) -> list[Stall]:
-    """What clients saw before, in each phase, in all of them together, and after; nothing where
-    the step was cut short or its requests are not known."""
+    """Returns the clients' figures before, in each phase, in all of them, and after.
+
+    Empty if the step was cut short or its requests are not known."""
     result = done.result
     if result.fault is None or result.records is None or result.records.is_empty():
         return []
@@ -84,12 +85,12 @@ def examined(test: str, names: list[str], fault: Fault, done: Done) -> list[Stal
     spans.append(("before", None, none, 0.0, began))
     at = began
     for number, (name, phase) in enumerate(zip(names, fault.stalls, strict=True), 1):
-        # The moments of asking and of the answer are apart by so much: the last phase has it.
+        # The request and the answer of an injection are a while apart. The last phase includes it.
         end = ended if number == len(names) else at + phase.seconds
         spans.append((name, number, phase, at, end))
         at = end
     spans.append(("all phases", 0, none, began, ended))
-    # So that the last request is in it.
+    # Includes the last request.
     spans.append(("after", None, none, ended, max(ended, last + 1e-9)))
     return [
         _stall(test, fault.leg, done, name, number, phase, begin, end)
@@ -142,7 +143,7 @@ def _stall(
 def _peak(
     causes: pl.DataFrame, name: str, leg: int | None, begin: float, end: float
 ) -> float | None:
-    """The most a cause was when it was asked for in this time: at the ends of its rows."""
+    """Returns the largest sample of a cause in this time. Samples are at the ends of its rows."""
     at = pl.col("start_seconds") + pl.col("length_seconds")
     own = causes.filter(
         (pl.col("name") == name) & pl.col("leg").eq_missing(leg) & (at >= begin) & (at < end)

@@ -1,4 +1,4 @@
-"""A load over thread counts and queue depths, in the state its own writes brought about."""
+"""A load over thread counts and queue depths, in the state that its own writes left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hemi_lab.workload import Load
 
 
 def estimate(test: SweepTest) -> Estimate:
-    """Preconditioning from five rounds to its time, and the points."""
+    """Estimates preconditioning from five rounds up to its time, and the points."""
     points = (len(test.points) + test.repeat_first) * test.time
     if not test.precondition:
         return Estimate(points, points, len(test.points) + 1)
@@ -24,7 +24,7 @@ def estimate(test: SweepTest) -> Estimate:
 
 
 def run(test: SweepTest, bench: Bench, outcome: Outcome) -> None:
-    """Preconditioning if the plan has it, the points in order, and the first again."""
+    """Runs the plan's preconditioning, the points in order, and the first again."""
     if test.precondition:
         before = test.precondition
         load = test.load if test.load.writes() else test.load.write_counterpart()

@@ -1,4 +1,4 @@
-"""A step of sysbench as a step of the lab: seconds, bins, counts."""
+"""Converts a step of sysbench into a step of the lab: seconds, bins and counts."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ _DECADES = 8
 
 
 def histogram(bins: Iterable[Bin]) -> Histogram:
-    """sysbench's bins with their edges: half a bin around each printed middle."""
+    """Returns sysbench's bins with their edges, half a bin around each printed middle."""
     return Histogram.of((*_edges(bin_.milliseconds), bin_.count) for bin_ in bins)
 
 
 def _edges(milliseconds: float) -> tuple[int, int]:
-    # The printed middle has three decimals; which of the grid's it is, is told by the nearest.
+    # The printed middle has three decimals, so take the nearest of the grid.
     index = round(math.log10(milliseconds * 1e6 / _FIRST_NS) * _LAST / _DECADES)
     return _edge(index), _edge(index + 1) - 1
 
 
 def _edge(index: int) -> int:
-    """The lowest nanoseconds of a bin."""
+    """Returns the lowest nanoseconds of a bin."""
     return math.ceil(_FIRST_NS * 10 ** ((index - 0.5) * _DECADES / _LAST))
 
 
 def intervals(series: Iterable[Second]) -> pl.DataFrame:
-    """A row a second. sysbench tells no mean of a second, and its counts are rates."""
+    """Returns a row for each second. sysbench reports no means for seconds, and its counts are
+    rates."""
     rows = []
     before = 0
     for second in series:
@@ -55,7 +56,7 @@ def intervals(series: Iterable[Second]) -> pl.DataFrame:
 
 
 def step_result(step: Step) -> StepResult:
-    """A step as every driver would tell it."""
+    """Returns a step in the form that every driver uses."""
     seconds = intervals(step.series)
     report = step.report
     if report is None:

@@ -1,1 +1,1 @@
-"""The same function over many tasks: on local processes, or on a Ray cluster."""
+"""Runs one function over many tasks, on local processes or on a Ray cluster."""

@@ -1,4 +1,4 @@
-"""What a pool is. Another scheduler is one more class of this shape."""
+"""The interface of a pool. Another scheduler is one more class with it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ KINDS = ("local", "ray")
 
 
 class Pool(Protocol):
-    """Runs a function over tasks and gives results as they come, in any order.
+    """Runs a function over tasks and yields results as they come, in any order.
 
-    The function and its tasks are sent to other processes: it is a module's own, and it returns
-    what went wrong instead of raising it."""
+    The function and its tasks are sent to other processes. So the function is a module's own, and
+    it returns its errors instead of raising them."""
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
-        """Results in the order in which they are done. Closing the iterator, or Ctrl-C, ends
-        what is still running."""
+        """Yields results in order of completion. Closing the iterator, or Ctrl-C, ends running
+        tasks."""
 
 
 def pool(on: str, jobs: int | None, address: str | None = None) -> Pool:
-    """The pool of that name; `jobs` tasks at a time, as many as there are cores if left out."""
+    """Returns the pool of that name. It runs `jobs` tasks at a time, by default one for each
+    core."""
     if on == "local":
         from hemi_lab.parallel.local import LocalPool
 

@@ -1,4 +1,4 @@
-"""Tasks whose results are kept: what is missing is run, and nothing that is done is lost."""
+"""Runs the tasks whose results are missing, and stores each result when it is done."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from hemi_lab.tool import Interrupted
 
 
 class Keyed(Protocol):
-    """A task. Equal keys are equal results."""
+    """A task. Equal keys have equal results."""
 
     @property
     def key(self) -> str:
-        """The name of its files."""
+        """Name of its files."""
 
     @property
     def partition(self) -> str:
-        """The folder of its files, as in `spec=HASH`."""
+        """Directory of its files, such as `spec=HASH`."""
 
 
 T = TypeVar("T", bound=Keyed)
@@ -35,7 +35,7 @@ Schema = Mapping[str, "type[pl.DataType] | pl.DataType"]
 
 
 class Outcome(Protocol):
-    """What became of a task: its tables, or why there are none."""
+    """Outcome of a task: its tables, or the reason why there are none."""
 
     @property
     def task(self) -> Any:
@@ -43,20 +43,21 @@ class Outcome(Protocol):
 
     @property
     def tables(self) -> Mapping[str, pl.DataFrame]:
-        """By name."""
+        """Tables by name."""
 
     @property
     def failed(self) -> str | None:
-        """Why there are none."""
+        """The reason why there are none."""
 
 
 R = TypeVar("R", bound=Outcome)
 
 
 class Store(Generic[T]):
-    """A folder of results: `TABLE/PARTITION/KEY.parquet`.
+    """A directory of results: `TABLE/PARTITION/KEY.parquet`.
 
-    The tables of a result are written in the order given. Where the last is, it is whole."""
+    The tables of a result are written in the order given. If the last exists, the result is
+    whole."""
 
     def __init__(self, folder: Path, schemas: Mapping[str, Schema]) -> None:
         self.folder = folder
@@ -68,20 +69,20 @@ class Store(Generic[T]):
             raise LabError(f"{folder}: {error.strerror}", "Give another --out.") from error
 
     def path(self, table: str, task: T) -> Path:
-        """Where a task's part of a table is, or will be."""
+        """Returns the path of a task's part of a table, written or not."""
         return self.folder / table / task.partition / f"{task.key}.parquet"
 
     def has(self, task: T) -> bool:
-        """Whether its result is there."""
+        """Returns true if the task has a result."""
         return self.path(self._last, task).exists()
 
     def add(self, task: T, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Keeps a result. One that is there already stays: it is the same."""
+        """Stores a result. An existing one stays, since it is the same."""
         for name in self._schemas:
             write_once(self.path(name, task), tables[name])
 
     def part(self, name: str, task: T) -> pl.DataFrame:
-        """One table of one result."""
+        """Reads one table of one result."""
         path = self.path(name, task)
         try:
             return pl.read_parquet(path, hive_partitioning=False)
@@ -92,14 +93,14 @@ class Store(Generic[T]):
             ) from error
 
     def table(self, name: str, tasks: Iterable[T]) -> pl.DataFrame:
-        """A table of these tasks, in their order; tasks without a result are left out."""
+        """Returns a table of these tasks, in their order. Tasks without a result are left out."""
         once = {task.key: task for task in tasks}.values()
         frames = [self.part(name, task) for task in once if self.has(task)]
         return pl.concat(frames) if frames else pl.DataFrame(schema=self._schemas[name])
 
 
 def write_once(path: Path, frame: pl.DataFrame) -> None:
-    """Writes a file that is whole or not there, and never over another."""
+    """Writes a file that is whole or absent, and never over another."""
     temporary = path.parent / f".{uuid.uuid4().hex}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +111,7 @@ def write_once(path: Path, frame: pl.DataFrame) -> None:
             try:
                 os.link(temporary, path)
             except FileExistsError:
-                return  # Another run has it too: equal keys are equal results.
+                return  # Another run made it too, and equal keys have equal results.
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
@@ -121,10 +122,10 @@ def write_once(path: Path, frame: pl.DataFrame) -> None:
 
 @dataclass
 class Done(Generic[R]):
-    """What came of running the missing."""
+    """The outcome of `run_missing`."""
 
     known: int
-    """Results that were there before."""
+    """Number of results that existed before."""
     run: int = 0
     failed: list[R] = field(default_factory=list)
 
@@ -137,8 +138,10 @@ def run_missing(
     show: Callable[[int, int, R | None], None],
     named: str,
 ) -> Done[R]:
-    """Runs what has no result yet. One that fails leaves the others alone; Ctrl-C leaves what
-    is done. `show` is told how many of the missing are done, of how many, and the last."""
+    """Runs the tasks that have no result yet.
+
+    A failed task leaves the others alone, and Ctrl-C keeps finished results. `show` gets the number
+    of missing tasks that are done, the number that were missing, and the last result."""
     every = {task.key: task for task in tasks}
     missing = [task for task in every.values() if not store.has(task)]
     done = Done[R](len(every) - len(missing))

@@ -15,14 +15,14 @@ from hemi_lab.parallel.base import R, T
 
 
 class LocalPool:
-    """A process for each job."""
+    """A pool of one process for each job."""
 
     def __init__(self, jobs: int | None) -> None:
         self._jobs = jobs or len(os.sched_getaffinity(0))
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
-        """Results as they are done."""
-        # Forked children would share the threads' locks of polars: they are begun anew.
+        """Yields results in order of completion."""
+        # Forked children would share the locks of polars' threads, so they are spawned.
         context = multiprocessing.get_context("spawn")
         jobs = min(self._jobs, max(1, len(tasks)))
         executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_quiet)
@@ -31,7 +31,8 @@ class LocalPool:
         whole = False
         try:
             while True:
-                # A little more than can run: nobody waits for the next, and few are lost.
+                # Submit a little more than can run, so that no process waits and few tasks are
+                # lost.
                 for task in remaining:
                     under_way.add(executor.submit(function, task))
                     if len(under_way) >= 2 * jobs:
@@ -55,8 +56,9 @@ class LocalPool:
 
 
 def _quiet() -> None:
-    """The terminal's Ctrl-C is the parent's to answer; its SIGTERM ends a task, which then ends
-    the tool it runs."""
+    """Ignores the terminal's Ctrl-C, which is the parent's to answer.
+
+    The parent's SIGTERM ends a task, which then ends the tool it runs."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

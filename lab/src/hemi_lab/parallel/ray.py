@@ -13,11 +13,11 @@ from hemi_lab.parallel.base import R, T
 _INSTALL = "Install it: pip install 'hemi-lab[ray]'."
 
 _AHEAD = 4
-"""Tasks under way for each core: what is sent while others run."""
+"""Tasks in flight for each core, sent while others run."""
 
 
 class RayPool:
-    """A Ray task for each task, one core each."""
+    """A pool of Ray tasks, one core each."""
 
     def __init__(self, jobs: int | None, address: str | None) -> None:
         try:
@@ -44,7 +44,7 @@ class RayPool:
             ) from error
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
-        """Results as they are done. A task whose machine was lost is run again."""
+        """Yields results in order of completion. A task whose machine was lost runs again."""
         ray = self._ray
         self._start()
         under_way: list[Any] = []

@@ -1,1 +1,1 @@
-"""Plans: TOML files that say which tests are made, and how."""
+"""Plans: TOML files that define tests and their order."""

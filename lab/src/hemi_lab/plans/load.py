@@ -1,5 +1,6 @@
-"""Plans from their files: the built-in ones by name, others by path. Errors name the file, the
-key, the value and what would be right."""
+"""Loads plans: the built-in ones by name, others by path.
+
+Errors name the file, the key, the value and the correct form."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from hemi_lab.plans.model import Plan
 
 
 def built_in_names() -> list[str]:
-    """The plans that come with hemi-lab."""
+    """Returns the names of the plans that come with hemi-lab."""
     folder = resources.files("hemi_lab.plans") / "builtin"
     return sorted(
         path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml")
@@ -23,7 +24,7 @@ def built_in_names() -> list[str]:
 
 
 def load(name: str) -> tuple[Plan, str]:
-    """A plan and its text. A name with a `/` or a `.` is a path."""
+    """Returns a plan and its text. A name with a `/` or the ending `.toml` is a path."""
     if "/" in name or name.endswith(".toml"):
         try:
             text = Path(name).read_text()
@@ -40,7 +41,7 @@ def load(name: str) -> tuple[Plan, str]:
 
 
 def parse(text: str, file: str) -> Plan:
-    """A plan of a file's text."""
+    """Parses a plan from a file's text."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -54,8 +55,8 @@ def parse(text: str, file: str) -> Plan:
 
 
 def said(problem: Any, table: dict[str, Any]) -> str:
-    """`tests[0].cell = '60': Input should be ...`."""
-    # A test's place carries its kind, which is no key of the file.
+    """Returns a text such as `tests[0].cell = '60': Input should be ...`."""
+    # The place of a test contains its kind, which is not a key of the file.
     place: list[str | int] = []
     value: Any = table
     for part in problem["loc"]:

@@ -1,4 +1,4 @@
-"""What a plan may say (docs/lab/plans.md). Each kind of test has its method in `methods/`."""
+"""The keys of a plan (docs/lab/plans.md). Each kind of test has its method in `methods/`."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from hemi_lab.workload import Load, Strict
 Percent = Annotated[float, Field(ge=0, le=100)]
 Count = Annotated[int, Field(ge=1, le=4096)]
 Placed = Literal["A/A", "A/B", "B/A", "B/B"]
-"""Where a database's data and its log are."""
+"""Places of a database's data and log."""
 
 
 class Fill(Strict):
-    """The target is written from end to end first."""
+    """Writes the whole target first."""
 
     size: Size = 128 << 10
     times: Annotated[float, Field(gt=0, le=10)] = 2.0
     most: Time | None = None
-    """Ends it early; the report says so."""
+    """Longest time of the fill. If it ends the fill early, the report says so."""
 
 
 class Test(Strict):
-    """What every test has."""
+    """The keys that every test has."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     title: str
@@ -51,15 +51,17 @@ class Test(Strict):
 
 
 class Cell(Strict):
-    """One load of a matrix, by its share of reads and its size."""
+    """One load of a matrix: a share of reads and a size."""
 
     read_percent: Percent
     size: Size
 
 
 class MatrixTest(Test):
-    """Rounds over all cells of read shares × sizes until the tracked cells are steady: the
-    PTS's IOPS, throughput and latency tests. The figures are those of the steady window."""
+    """Rounds over all cells of read shares × sizes until the tracked cells are steady.
+
+    These are the PTS's IOPS, throughput and latency tests. The figures are those of the steady
+    window."""
 
     kind: Literal["matrix"]
     figure: Literal["iops", "bandwidth", "latency"] = "iops"
@@ -84,8 +86,9 @@ class MatrixTest(Test):
 
 
 class SaturationTest(Test):
-    """One write load from fresh, for a time or until so many capacities are written: the PTS's
-    write saturation test."""
+    """One write load from fresh, for a time or a number of capacities.
+
+    This is the PTS's write saturation test."""
 
     kind: Literal["saturation"]
     load: Load
@@ -93,19 +96,21 @@ class SaturationTest(Test):
     """Length of one point of the curve."""
     time: Time = 24 * 3600.0
     fills: Annotated[float, Field(gt=0)] = 4.0
-    """Ends earlier when so many capacities are written."""
+    """Capacities written after which the test ends early."""
 
 
 class IdleRecoveryTest(Test):
-    """Does rest help? Bursts of writes with growing rests between, and the steady load again
-    between these: the PTS's host idle recovery test."""
+    """Tests whether idling restores speed: the PTS's host idle recovery test.
+
+    Bursts of writes alternate with ever longer rests, and the steady load runs again after each
+    length."""
 
     kind: Literal["idle-recovery"]
     load: Load
     burst: Time = 5.0
     rests: Annotated[list[Time], Field(min_length=1)]
     bursts: Annotated[int, Field(ge=1)] = 360
-    """With each rest."""
+    """Bursts with each length of rest."""
     baseline: Time = 1800.0
     round: Time = 60.0
     most_rounds: Annotated[int, Field(ge=5, le=100)] = 25
@@ -119,7 +124,7 @@ class Section(Strict):
 
 
 class CrossStimulusTest(Test):
-    """What one load does to the next: the PTS's cross stimulus recovery test."""
+    """The effect of one load on the next: the PTS's cross stimulus recovery test."""
 
     kind: Literal["cross-stimulus"]
     sections: Annotated[list[Section], Field(min_length=2)]
@@ -127,34 +132,37 @@ class CrossStimulusTest(Test):
 
 
 class Precondition(Strict):
-    """A test's own load brings the target into its state."""
+    """Brings the target into its state by a test's own load."""
 
     threads: Count = 16
     queue_depth: Count = 16
     round: Time = 60.0
     time: Time = 6 * 3600.0
-    """At most."""
+    """Longest time."""
     fills: Annotated[float, Field(ge=0)] = 2.0
-    """Capacities written before a window may count as steady: a fresh drive is even too."""
+    """Capacities written before a window may count as steady. A fresh drive is even too."""
 
 
 class SweepTest(Test):
-    """A load at several thread counts and queue depths, after preconditioning with itself (a
-    read-only load: with its write counterpart)."""
+    """A load at several thread counts and queue depths, preconditioned with itself.
+
+    A read-only load is preconditioned with its write counterpart."""
 
     kind: Literal["sweep"]
     load: Load
     precondition: Precondition | None = None
     points: Annotated[list[tuple[Count, Count]], Field(min_length=1)]
-    """`[threads, queue depth]` each."""
+    """Points as `[threads, queue depth]`."""
     time: Time = 60.0
     repeat_first: bool = True
-    """Measures the first point again at the end: what drifted meanwhile."""
+    """Measures the first point again at the end, to show drift."""
 
 
 class DemandIntensityTest(Test):
-    """Rounds over threads × queue depths until steady, and histograms of three points: least,
-    most within a response time, and one between: the PTS's demand intensity test."""
+    """Rounds over threads × queue depths until steady: the PTS's demand intensity test.
+
+    Histograms are made at three points: the least demand, the most within a response time, and one
+    between."""
 
     kind: Literal["demand-intensity"]
     load: Load
@@ -162,30 +170,31 @@ class DemandIntensityTest(Test):
     queue_depths: Annotated[list[Count], Field(min_length=1)]
     cell: Time = 60.0
     response: Time = 0.005
-    """Mean latency that the point of most demand may have."""
+    """Longest mean latency of the point of most demand."""
     histogram: Time = 600.0
     most_rounds: Annotated[int, Field(ge=5, le=100)] = 25
 
 
 class FreezeTest(Test):
-    """A leg stops answering under load, for several lengths, each leg in turn: what clients
-    see, what the leg owes afterwards, and how long it takes to catch up."""
+    """Freezes each leg in turn under load, for several lengths.
+
+    The test shows the latencies of clients, the debt of the leg, and the time it takes to drain."""
 
     kind: Literal["freeze"]
     load: Load | None = None
-    """A closed loop, or"""
+    """A closed loop. Give either this or `open`."""
     open: OpenLoad | None = None
-    """an open one."""
+    """An open loop."""
     freezes: Annotated[list[Annotated[Time, Field(gt=0, le=600)]], Field(min_length=1)]
-    """How long; never scaled."""
+    """Lengths of the freezes. They are never scaled."""
     legs: Annotated[list[Annotated[int, Field(ge=0, le=7)]], Field(default_factory=list)]
-    """Which; all without it."""
+    """Legs to freeze. By default all."""
     calm: Time = 15.0
     before: Time = 5.0
     after: Time = 15.0
-    """Load after the thaw, in which the leg catches up."""
+    """Load after the thaw, while the leg drains."""
     settle: Time = 120.0
-    """Longest wait for the legs to be alike before a step."""
+    """Longest wait before each step for the legs to be identical."""
 
     @model_validator(mode="after")
     def _one_load(self) -> FreezeTest:
@@ -195,15 +204,15 @@ class FreezeTest(Test):
 
 
 class PlannedStalls(Strict):
-    """A phase in which single requests of a leg stall; without a share, one of health."""
+    """A phase in which single requests of a leg stall. Without shares, none do."""
 
     time: Annotated[Time, Field(gt=0)]
     read_percent: Percent = 0.0
-    """Of the leg's reads."""
+    """Share of the leg's reads that stall."""
     write_percent: Percent = 0.0
-    """Of all else."""
+    """Share of all its other requests that stall."""
     delay: Annotated[Time, Field(ge=0, le=3600)] = 0.0
-    """By so much; never scaled."""
+    """Delay of a stalled request. It is never scaled."""
 
     @model_validator(mode="after")
     def _has_a_delay(self) -> PlannedStalls:
@@ -212,7 +221,7 @@ class PlannedStalls(Strict):
         return self
 
     def shown(self) -> str:
-        """`50 ms on 10 % of reads, 25 % of writes`."""
+        """Returns a text such as `50 ms on 10 % of reads, 25 % of writes`."""
         if not (self.read_percent or self.write_percent):
             return "health"
         shares = f"{self.read_percent:g} % of reads, {self.write_percent:g} % of writes"
@@ -220,33 +229,34 @@ class PlannedStalls(Strict):
 
 
 class StallTest(Test):
-    """Single requests of a leg stall under load, phase after phase: what clients see in each."""
+    """Stalls single requests of a leg under load, in phases. Shows the latencies of clients in
+    each."""
 
     kind: Literal["stalls"]
     open: OpenLoad
-    """An open loop: a closed one hides stalls."""
+    """An open loop, since a closed one hides stalls."""
     phases: Annotated[list[PlannedStalls], Field(min_length=1, max_length=64)]
     leg: Annotated[int, Field(ge=0, le=7)] = 1
     before: Time = 10.0
     """Load without a fault."""
     after: Time = 30.0
-    """Load after the last phase, in which the leg catches up."""
+    """Load after the last phase, while the leg drains."""
     settle: Time = 120.0
-    """Longest wait for the legs to be alike before the step."""
+    """Longest wait before the step for the legs to be identical."""
 
 
 class CheckpointTest(Test):
-    """Bursts of page writes over a load: the time series of a database's checkpoints."""
+    """Bursts of page writes over a load, as a database's checkpoints make them."""
 
     kind: Literal["checkpoints"]
     load: CheckpointLoad
     calm: Time = 30.0
-    """The load by itself first."""
+    """Load without bursts before."""
     time: Time = 120.0
 
 
 class ReplayTest(Test):
-    """A trace behind several effective queue depths; without one, a synthetic stream."""
+    """A trace at several effective queue depths, or a synthetic one."""
 
     kind: Literal["replay"]
     trace: str | None = None
@@ -255,15 +265,16 @@ class ReplayTest(Test):
     queue_depths: Annotated[list[Count], Field(min_length=1)]
     speed: Annotated[float, Field(gt=0)] = 1.0
     time: Time = 60.0
-    """As much of the trace is replayed."""
+    """Length of the trace that is replayed."""
     lateness: Annotated[Time, Field(gt=0, le=10)] = 0.001
-    """How late the engine itself may be (99 %) for its latencies to be the target's."""
+    """Bound on the engine's own lateness (99 %). Beyond it no latencies are reported."""
     synthetic: MailLike = MailLike()
 
 
 class DatabaseTest(Test):
-    """MariaDB on the target under sysbench, at rising thread counts, for each placement of data
-    and log. The tables are loaded anew for each."""
+    """MariaDB on the target under sysbench, at rising thread counts.
+
+    Each placement of data and log is measured, with its tables loaded anew."""
 
     kind: Literal["database"]
     purge: Literal[False] = False
@@ -274,7 +285,7 @@ class DatabaseTest(Test):
     idle: Time = STANDARD_IDLE_SECONDS
     warm_up: Time = STANDARD_WARM_UP_SECONDS
     placements: Annotated[tuple[Placed, ...], Field(min_length=1)] = ("A/A",)
-    """Data and log. Those with a B are left out where there is one target only."""
+    """Placements of data and log. Those with a B are left out if there is only one target."""
     warehouses: int = OltpSettings.warehouses
     items: int = OltpSettings.items
     customers: int = OltpSettings.customers
@@ -297,8 +308,9 @@ class DatabaseTest(Test):
         return self
 
     def settings(self, time_scale: float, seed: int) -> OltpSettings:
-        """As the database part takes it: whole seconds, a step of one at the least."""
-        # Those of one name mean the same in both.
+        """Returns the settings of the database part. Times are whole seconds, a step's at least
+        one."""
+        # Keys of the same name mean the same in both.
         shared = {
             field.name: getattr(self, field.name)
             for field in fields(OltpSettings)
@@ -310,14 +322,17 @@ class DatabaseTest(Test):
             idle_seconds=round(self.idle * time_scale),
             warm_up_seconds=round(self.warm_up * time_scale),
             placements=tuple(placement(text) for text in self.placements),
-            # Neither 0, which would be the time, nor too near to the end: each step has the next.
+            # Neither 0, which would mean the time, nor close to the largest, since each step adds
+            # one.
             seed=seed % 2**30 + 1,
         )
 
 
 class ScanTest(Test):
-    """One table on the target A, read whole: in key order, by the secondary index alone, row by row
-    through it; and in key order from a contiguous and from a fragmented file."""
+    """Scans of one table on target A.
+
+    The table is read in key order, by the secondary index alone and row by row through it, and in
+    key order from a contiguous and from a fragmented file."""
 
     kind: Literal["scans"]
     purge: Literal[False] = False
@@ -326,7 +341,7 @@ class ScanTest(Test):
     repeats: int = ScanSettings.repeats
     pool_share: float = ScanSettings.pool_share
     piece: Size = ScanSettings.piece_bytes
-    """Of the fragmented file."""
+    """Piece size of the fragmented file."""
 
     @model_validator(mode="after")
     def _can_be_run(self) -> ScanTest:
@@ -337,7 +352,7 @@ class ScanTest(Test):
         return self
 
     def settings(self, seed: int) -> ScanSettings:
-        """As the database part takes it."""
+        """Returns the settings of the database part."""
         return ScanSettings(self.rows, self.repeats, self.pool_share, self.piece, seed % 2**30 + 1)
 
 
@@ -364,7 +379,7 @@ class Plan(Strict):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     title: str
     source: str
-    """Whose methodology it is, and what was chosen where the source is silent."""
+    """Origin of the methodology, and the choices made where it is silent."""
     tests: Annotated[list[AnyTest], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -387,11 +402,11 @@ class Plan(Strict):
 
     @property
     def of_databases(self) -> bool:
-        """Whether its tests run a database on the target."""
+        """True if its tests run a database on the target."""
         return any(isinstance(test, DatabaseTest | ScanTest) for test in self.tests)
 
     def placed(self, second: bool) -> Plan:
-        """The plan with the placements that can be run: without a second target, on the first."""
+        """Returns the plan without the placements that need a second target, if there is none."""
         tests: list[AnyTest] = []
         for test in self.tests:
             if isinstance(test, DatabaseTest) and not second:
@@ -403,11 +418,11 @@ class Plan(Strict):
         return self.model_copy(update={"tests": tests})
 
     def chosen(self, names: list[str]) -> Plan:
-        """The plan with only these tests; a name that ends in `*` means all it begins.
+        """Returns the plan with only these tests. A name that ends in `*` selects all with its
+        prefix.
 
-        What prepared the target for a test, and is left out itself, is not left out with it: the
-        test begins with its purge, fill and preconditioning, or it would read what was never
-        written."""
+        A chosen test may rely on an earlier one's purge, fill and preconditioning. If that test is
+        left out, the chosen one starts with them, or it would read what was never written."""
         if not names:
             return self
 
@@ -428,7 +443,7 @@ class Plan(Strict):
             if not any(own.values()):
                 given = {key: value for key, value in prepared.items() if hasattr(test, key)}
                 test = test.model_copy(update=given)
-            # The target is ready for those that follow.
+            # The target is ready for the tests that follow.
             prepared = {}
             tests.append(test)
         return self.model_copy(update={"tests": tests})

@@ -1,4 +1,4 @@
-"""A person's own trace in a plan's replays."""
+"""Puts a user's own trace into a plan's replays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMATS: tuple[str, ...] = get_args(TraceFormat)
 
 
 def with_trace(plan: Plan, trace: str, format_: str | None, volume: str | None) -> Plan:
-    """The plan with every replay playing this trace."""
+    """Returns the plan with this trace in every replay."""
     if format_ is not None and format_ not in FORMATS:
         raise UsageError(
             f"--trace-format {format_}: there is no such format", f"There are {', '.join(FORMATS)}."

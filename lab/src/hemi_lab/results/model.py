@@ -1,4 +1,4 @@
-"""`result.json`: what was measured, how, and whether it may be believed."""
+"""The model of `result.json`: figures, their origin and the audit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 VERSION = 1
-"""Of the schema. Fields are added within a version, never renamed or given another meaning."""
+"""Version of the schema. Within a version, fields are added, never renamed or redefined."""
 
 
 class _Part(BaseModel):
@@ -18,14 +18,14 @@ class _Part(BaseModel):
 
 
 class Engine(_Part):
-    """What made the load."""
+    """The program that made the load."""
 
     name: str
     version: str
 
 
 class Host(_Part):
-    """The machine the load was made on."""
+    """The machine that made the load."""
 
     kernel: str
     processor: str
@@ -34,7 +34,7 @@ class Host(_Part):
 
 
 class Preparation(_Part):
-    """What was done to the target before a test, or why not."""
+    """The preparation of a target before a test, or the reason why there was none."""
 
     test: str
     what: Literal["purge", "precondition"]
@@ -43,11 +43,11 @@ class Preparation(_Part):
 
 
 class Check(_Part):
-    """One question of the self-audit."""
+    """One check of the self-audit."""
 
     name: str
     passed: bool | None
-    """`None`: it could not be asked of this run."""
+    """`None`: the check does not apply to this run."""
     said: str
     value: float | None = None
     bound: float | None = None
@@ -73,7 +73,7 @@ class Tracked(_Part):
 
 
 class Outcome(_Part):
-    """What became of one test of the plan."""
+    """The outcome of one test of the plan."""
 
     name: str
     kind: str
@@ -81,13 +81,13 @@ class Outcome(_Part):
     whole: bool = False
     tracked: list[Tracked] = []
     facts: dict[str, float | str] = {}
-    """Figures that are of this test alone, by name."""
+    """Figures of this kind of test alone, by name."""
     audit: list[Check] = []
-    """Questions that only this test is asked."""
+    """Checks of this kind of test alone."""
 
 
 class CeilingFound(_Part):
-    """What the generator can do with a target that does nothing."""
+    """The generator's own limit, measured on a target that does nothing."""
 
     iops: float
     cpu_seconds_per_request: float
@@ -99,9 +99,9 @@ class Result(_Part):
     version: int = VERSION
     id: str
     repeat: int = 1
-    """Which of several equal runs, from 1."""
+    """Number among equal runs, from 1."""
     status: Literal["running", "whole", "partial"] = "running"
-    """A run that was killed leaves `running`: read it as partial."""
+    """A run that was killed stays `running`. Readers treat it as partial."""
     why_partial: str | None = None
     plan: str
     plan_title: str
@@ -126,20 +126,20 @@ class Result(_Part):
 
     @property
     def partial(self) -> bool:
-        """Whether the plan was not carried out to its end."""
+        """True if the plan did not run to its end."""
         return self.status != "whole"
 
     def failed_checks(self) -> list[Check]:
-        """Questions of the audit that it did not pass."""
+        """Returns the audit's failed checks."""
         return [check for check in self.audit if check.passed is False]
 
 
 class Identity(BaseModel):
-    """What makes two runs the same experiment."""
+    """The properties that make two runs the same experiment."""
 
     plan: str
     target: str
-    """The spec of a simulated target, else its name."""
+    """The spec of a simulated target, else the target's name."""
     seed: int
     time_scale: float
     lab_version: str
@@ -147,18 +147,18 @@ class Identity(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     def hash(self) -> str:
-        """The run's id: 16 hexadecimal digits."""
+        """Returns the run's id, 16 hexadecimal digits."""
         text = json.dumps(self.model_dump(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def now() -> datetime:
-    """The present, in UTC, to the millisecond."""
+    """Returns the present in UTC, to the millisecond."""
     return datetime.now(UTC).replace(microsecond=datetime.now(UTC).microsecond // 1000 * 1000)
 
 
 class Found(BaseModel):
-    """One step, as the table `steps` has it."""
+    """One step, as a row of the table `steps`."""
 
     step: int
     test: str
@@ -167,13 +167,13 @@ class Found(BaseModel):
     round: int | None = None
     read_percent: float | None = None
     size_bytes: float | None = None
-    """Mean size of a request of the load."""
+    """Mean request size of the load."""
     pattern: str | None = None
     threads: int | None = None
     queue_depth: int | None = None
     span_percent: float | None = None
     start_seconds: float
-    """Since the run began; of simulated targets, in virtual time."""
+    """Time since the run began. On simulated targets, virtual time."""
     length_seconds: float
     count: int
     bytes: int
@@ -197,7 +197,7 @@ class Found(BaseModel):
     cpu_seconds: float | None = None
     energy_joules: float | None = None
     fills_before: float
-    """Bytes written since the last purge, in capacities of the target, when the step began."""
+    """Bytes written since the last purge when the step began, as a multiple of the capacity."""
     written_bytes: int
     seed: int
     command: str
@@ -207,9 +207,10 @@ class Found(BaseModel):
 
 
 class Freeze(BaseModel):
-    """One freeze of a leg, as the table `freezes` has it. Times are on the axis of the step's
-    intervals; before are requests done before it began, after those meant to go after it ended,
-    during all others."""
+    """One freeze of a leg, as a row of the table `freezes`.
+
+    Times are on the axis of the step's intervals. "Before" counts requests done before the freeze
+    began, "after" those due to start after it ended, and "during" all others."""
 
     step: int
     test: str
@@ -219,17 +220,17 @@ class Freeze(BaseModel):
     began_seconds: float
     ended_seconds: float
     longest_request_seconds: float
-    """Of those under way at any time of the freeze."""
+    """Longest latency of those in flight at any time of the freeze."""
     longest_silence_seconds: float
-    """In which no request was done."""
+    """Longest time in which no request completed."""
     backlog_peak_bytes: float | None
-    """What the leg owed at most from the freeze on; this and what follows as the target's status
-    told it."""
+    """Largest debt of the leg from the freeze on. This and the next fields come from the target's
+    status."""
     exposure_peak_bytes: float | None
     exposure_age_peak_seconds: float | None
     drain_seconds: float | None
-    """From the thaw until the leg owed no more than before the freeze; nothing where the step
-    was over before."""
+    """Time from the thaw until the leg owed no more than before the freeze. `None` if the step
+    ended earlier."""
     before_count: int
     before_iops: float
     before_p50_seconds: float | None
@@ -251,14 +252,16 @@ class Freeze(BaseModel):
 
     @property
     def missed(self) -> bool:
-        """Whether it was over before the load's first request went: its figures say nothing."""
+        """True if the freeze ended before the load's first request. Then its figures mean
+        nothing."""
         return self.ended_seconds <= 0
 
 
 class Stall(BaseModel):
-    """One phase in which requests of a leg stalled, as the table `stalls` has it: of requests that
-    were meant to go in it, whenever they were done. Times are on the axis of the step's
-    intervals. Phase 0 is the whole schedule; `before` and `after` have no number."""
+    """One phase of stalls on a leg, as a row of the table `stalls`.
+
+    It counts requests due to start in the phase, whenever they completed. Times are on the axis of
+    the step's intervals. Phase 0 is the whole schedule. `before` and `after` have no number."""
 
     step: int
     test: str
@@ -272,7 +275,7 @@ class Stall(BaseModel):
     ended_seconds: float
     count: int
     iops: float
-    """Of those done in this time."""
+    """Rate of the requests that completed in this time."""
     p50_seconds: float | None
     p99_seconds: float | None
     p999_seconds: float | None
@@ -282,13 +285,13 @@ class Stall(BaseModel):
     writes_p99_seconds: float | None
     writes_maximum_seconds: float | None
     backlog_peak_bytes: float | None
-    """What the leg owed at most in this time; this and what follows as the target's status told
-    it."""
+    """Largest debt of the leg in this time. This and the next field come from the target's
+    status."""
     exposure_peak_bytes: float | None
 
 
 class Round(BaseModel):
-    """One value of a tracked variable, as the table `rounds` has it."""
+    """One value of a tracked variable, as a row of the table `rounds`."""
 
     test: str
     tracked: str

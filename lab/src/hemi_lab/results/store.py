@@ -1,4 +1,4 @@
-"""Writing a run while it goes on, and reading it again."""
+"""Writes a run while it goes on, and reads it again."""
 
 from __future__ import annotations
 
@@ -93,18 +93,18 @@ TABLES = {
     "histograms": HISTOGRAMS,
     "causes": {**_STEP, **CAUSES},
 }
-"""The tables and their columns; `step` joins them."""
+"""The tables and their columns. The column `step` joins them."""
 
 HEADER = "result.json"
 
 DATABASE = "database.json"
-"""What tests of databases tell beside steps, by test."""
+"""File of a run's database figures by test, besides the steps."""
 
 _EVERY_SECONDS = 10.0
 
 
 class Writer:
-    """Keeps a run's folder valid at every moment: each file is replaced whole."""
+    """Keeps a run's directory valid at every moment, by replacing each file as a whole."""
 
     def __init__(self, folder: Path, result: Result) -> None:
         self.folder = folder
@@ -120,7 +120,7 @@ class Writer:
         self.save()
 
     def add(self, found: Found, result: StepResult, keep_histogram: bool) -> None:
-        """A step is done."""
+        """Adds a finished step."""
         row = found.model_dump()
         self._frames["steps"].append(pl.DataFrame([row], schema=STEPS))
         number = pl.lit(found.step, dtype=pl.Int64).alias("step")
@@ -130,7 +130,7 @@ class Writer:
             )
         if keep_histogram:
             for kind, operation in result.operations.items():
-                if kind != "all":  # It is the sum of the others.
+                if kind != "all":  # The sum of the others.
                     bins = operation.histogram.frame()
                     label = pl.lit(kind).alias("operation")
                     self._frames["histograms"].append(bins.select(number, label, *BINS))
@@ -138,37 +138,37 @@ class Writer:
             self.save()
 
     def add_rounds(self, rounds: list[Round]) -> None:
-        """A tracked variable has come to its end."""
+        """Adds the rounds of a tracked variable."""
         rows = [round_.model_dump() for round_ in rounds]
         self._frames["rounds"].append(pl.DataFrame(rows, schema=ROUNDS))
 
     def add_freeze(self, freeze: Freeze) -> None:
-        """A leg froze and thawed."""
+        """Adds a freeze of a leg."""
         self._freezes.append(freeze)
         self._frames["freezes"].append(pl.DataFrame([freeze.model_dump()], schema=FREEZES))
 
     def add_stalls(self, stalls: list[Stall]) -> None:
-        """The phases of a schedule, and the whole of it."""
+        """Adds the phases of a schedule and its total."""
         rows = [stall.model_dump() for stall in stalls]
         self._frames["stalls"].append(pl.DataFrame(rows, schema=STALLS))
 
     def add_database(self, test: str, told: dict[str, Any]) -> None:
-        """What a test's database told; the same test's later word replaces the earlier."""
+        """Adds or replaces a test's database figures."""
         self._databases[test] = told
 
     def freezes(self, test: str) -> list[Freeze]:
-        """Those of a test so far."""
+        """Returns the freezes of a test so far."""
         return [freeze for freeze in self._freezes if freeze.test == test]
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table as it is so far."""
+        """Returns a table as it is so far."""
         frames = self._frames[name]
         if len(frames) > 1:
             self._frames[name] = frames = [pl.concat(frames)]
         return frames[0] if frames else pl.DataFrame(schema=TABLES[name])
 
     def save(self) -> None:
-        """Writes everything known."""
+        """Writes everything."""
         for name in TABLES:
             with self._replacing(f"{name}.parquet") as temporary:
                 self.table(name).write_parquet(temporary, compression="zstd")
@@ -178,7 +178,7 @@ class Writer:
         self._saved = time.monotonic()
 
     def save_header(self) -> None:
-        """Writes what there is beside the tables: where these have no room, it may have."""
+        """Writes the small files alone. They may fit where the tables do not."""
         self._replace(HEADER, self.result.model_dump_json(indent=2) + "\n")
 
     def _replace(self, name: str, text: str) -> None:
@@ -189,7 +189,7 @@ class Writer:
 
     @contextmanager
     def _replacing(self, name: str) -> Iterator[Path]:
-        """A new file, put in the old one's place when it is whole, and gone when it is not."""
+        """Yields a temporary file that replaces the old one, or is removed on failure."""
         temporary = self.folder / f".{name}"
         try:
             yield temporary
@@ -204,7 +204,7 @@ class Writer:
 
 
 class Reader:
-    """A run's folder."""
+    """Reads a run's directory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -227,7 +227,7 @@ class Reader:
             )
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table; empty where the run has none. Read once."""
+        """Returns a table, empty if the run has none. Reads it once."""
         if name not in self._tables:
             self._tables[name] = self._read(name)
         return self._tables[name]
@@ -242,7 +242,7 @@ class Reader:
             raise UsageError(f"{path}: {error}", "It is no Parquet file.") from error
 
     def database(self, test: str) -> dict[str, Any] | None:
-        """What a test's database told; nothing of other tests."""
+        """Returns a test's database figures, or `None` for tests of other kinds."""
         path = self.folder / DATABASE
         if not path.exists():
             return None
@@ -253,7 +253,7 @@ class Reader:
         return told.get(test)
 
     def histogram(self, steps: list[int], operation: str = "all") -> Histogram:
-        """Bins of some steps, merged, each step's cut at its own maximum."""
+        """Merges the bins of some steps, each cut at its own maximum."""
         frame = self.table("histograms").filter(pl.col("step").is_in(steps))
         if operation != "all":
             frame = frame.filter(pl.col("operation") == operation)

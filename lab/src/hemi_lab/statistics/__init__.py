@@ -1,1 +1,1 @@
-"""What may be said of measured numbers, and how surely."""
+"""Statistics of measured values, and their uncertainty."""

@@ -1,4 +1,4 @@
-"""How surely a mean is known: Student's t over runs, batch means within one, pairs of runs."""
+"""Confidence intervals of means: Student's t over runs, batch means within one, pairs of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 LEVEL = 0.95
-"""Confidence of every interval, unless another is asked for."""
+"""Default confidence of an interval."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,14 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Half the interval; NaN where there is none."""
+        """Returns half the interval, or NaN if there is none."""
         return (self.high - self.low) / 2
 
 
 def of_mean(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Student's t over independent values, such as one from each run. One value alone has no
-    interval: both ends are NaN."""
+    """Returns Student's t interval over independent values, such as one from each run.
+
+    A single value has no interval: both ends are NaN."""
     known = np.asarray(values, dtype=float)
     if not len(known):
         raise ValueError("no values: a mean needs at least one")
@@ -44,7 +45,7 @@ def of_mean(values: Sequence[float], level: float = LEVEL) -> Interval:
 
 
 def autocorrelation(values: Sequence[float]) -> float:
-    """How much each value follows the one before, from -1 to 1 (lag 1); 0 for a constant."""
+    """Returns the correlation of each value with the one before (lag 1), or 0 for a constant."""
     known = np.asarray(values, dtype=float)
     away = known - known.mean()
     spread = float((away**2).sum())
@@ -52,9 +53,10 @@ def autocorrelation(values: Sequence[float]) -> float:
 
 
 def batch_means(values: Sequence[float], batches: int = 10, level: float = LEVEL) -> Interval:
-    """The mean of a series whose neighbours resemble each other, such as seconds of one run:
-    Student's t over the means of equal batches. What does not fill the batches is left out at
-    the beginning, where a run is least settled."""
+    """Returns the mean of a series of correlated neighbours, such as the seconds of one run.
+
+    The interval is Student's t over the means of equal batches. Values that do not fill the batches
+    are left out at the beginning, where a run is least settled."""
     if batches < 2:
         raise ValueError(f"{batches} batches have no spread; take at least 2")
     size = len(values) // batches
@@ -66,22 +68,24 @@ def batch_means(values: Sequence[float], batches: int = 10, level: float = LEVEL
 
 @dataclass(frozen=True)
 class Comparison:
-    """How much B differs from A, as a share of A, from interleaved runs."""
+    """The difference of B from A as a share of A, from interleaved runs."""
 
     pairs: int
     difference: float
-    """0.1 is 10 % more than A."""
+    """Share: 0.1 is 10 % more than A."""
     low: float
     high: float
     level: float
     verdict: str
-    """`more`, `less`, `noise` (the interval holds zero), `unknown` (fewer than two pairs)."""
+    """`more`, `less`, `noise` (the interval holds zero) or `unknown` (fewer than two pairs)."""
 
 
 def compare(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Comparison:
-    """Compares runs made in turns (A, B, A, B, ...): the n-th of each are a pair, so that what
-    drifts for both cancels. The interval is Student's t over the logarithms of the pairs'
-    ratios: twice as much and half as much are equally far from no difference."""
+    """Compares runs made in turns (A, B, A, B, ...).
+
+    The n-th of each are a pair, so drift common to both cancels. The interval is Student's t over
+    the logarithms of the pairs' ratios, so twice as much and half as much are equally far from no
+    difference."""
     if len(a) != len(b) or not a:
         raise ValueError(f"pairs need as many runs of A as of B, not {len(a)} and {len(b)}")
     if min(*a, *b) <= 0:

@@ -1,4 +1,4 @@
-"""Differences of two samples that are no pairs, and of percentiles from bins."""
+"""Differences of two unpaired samples, and of percentiles from bins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from hemi_lab.statistics.histogram import Histogram
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much B differs from A, as a share of A, and its interval; NaN where there is none."""
+    """The difference of B from A as a share of A, with its interval, which is NaN if there is
+    none."""
 
     difference: float
     low: float
@@ -24,7 +25,7 @@ class Difference:
 
 
 def unpaired(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Difference:
-    """Welch's t over logarithms: independent samples, perhaps of unequal size and spread."""
+    """Returns Welch's t over logarithms, for independent samples of unequal size and spread."""
     if not a or not b:
         raise ValueError("no values: a difference needs some of A and of B")
     if min(*a, *b) <= 0:
@@ -55,9 +56,10 @@ def bootstrap_percentile(
     resamples: int = 2000,
     seed: int = 1,
 ) -> Difference:
-    """The percentile bootstrap over requests: both sides drawn again with as many requests, so
-    often. Requests count as independent of each other, which makes it narrower than the truth
-    where slow ones come together."""
+    """Returns the percentile bootstrap over requests, with `resamples` samples of both sides.
+
+    Each sample has as many requests as its side. Requests count as independent, which makes the
+    interval too narrow if slow ones come together."""
     if not a.total or not b.total:
         raise ValueError("no requests: a percentile needs some")
     if not 0 < quantile < 1:
@@ -67,17 +69,17 @@ def bootstrap_percentile(
     ratios = drawn[1] / drawn[0] - 1
     low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2])
     plain = b.percentile(quantile) / a.percentile(quantile) - 1
-    # The bins are steps: the interval holds at least the figure itself.
+    # The bins are steps, so the interval holds at least the figure itself.
     return Difference(plain, min(float(low), plain), max(float(high), plain))
 
 
 def _resampled(
     side: Histogram, quantile: float, resamples: int, chance: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Percentiles of `resamples` samples drawn from the bins.
+    """Returns the percentiles of `resamples` samples drawn from the bins.
 
-    The k-th smallest of n draws from a distribution lies at the quantile that the k-th smallest
-    of n uniform numbers has, a beta(k, n + 1 - k) number: exactly, with no need to draw the n."""
+    The k-th smallest of n draws lies at the quantile of the k-th smallest of n uniform numbers.
+    That is a beta(k, n + 1 - k) number, exactly, so the n need not be drawn."""
     n = side.total
     rank = max(1, math.ceil(quantile * n - 1e-9))
     uniform = chance.beta(rank, n + 1 - rank, size=resamples)

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 SCHEMA = {"low_ns": pl.Int64, "high_ns": pl.Int64, "count": pl.Int64}
-"""Columns of bins: the lowest and highest nanoseconds that count into one, both included."""
+"""Columns of bins: the lowest and highest nanoseconds of a bin, both included, and its count."""
 
 QUANTILES = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
@@ -27,7 +27,7 @@ class Moments:
 
     @staticmethod
     def merged(parts: Iterable[Moments]) -> Moments:
-        """Of all of them together, exactly: by sums and squares, not by averaging."""
+        """Merges all of them exactly, by sums and squares instead of averages."""
         known = [part for part in parts if part.count]
         count = sum(part.count for part in known)
         if not count:
@@ -45,8 +45,9 @@ def _empty() -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Bins by their highest values, rising; none is empty. Any two histograms merge: equal bins
-    add up, and bins may overlap."""
+    """Bins in order of their highest values, none of them empty.
+
+    Any two histograms merge: equal bins add up, and bins may overlap."""
 
     low: NDArray[np.int64] = field(default_factory=_empty)
     high: NDArray[np.int64] = field(default_factory=_empty)
@@ -54,14 +55,14 @@ class Histogram:
 
     @staticmethod
     def of(bins: Iterable[tuple[int, int, int]]) -> Histogram:
-        """From (lowest, highest, count) in any order; equal bins add up, empty ones go."""
+        """Builds a histogram from (lowest, highest, count) in any order. Equal bins add up."""
         sums: dict[tuple[int, int], int] = {}
         for low, high, count in bins:
             if count < 0 or low > high:
                 raise ValueError(f"no bin: {low} to {high} ns, {count} times")
             if count:
                 sums[(low, high)] = sums.get((low, high), 0) + count
-        # By the highest value: it is what percentiles are read from, and they never fall.
+        # In order of the highest value, from which percentiles are read, so that they never fall.
         keys = sorted(sums, key=lambda key: (key[1], key[0]))
         return Histogram(
             np.array([key[0] for key in keys], dtype=np.int64),
@@ -71,11 +72,11 @@ class Histogram:
 
     @staticmethod
     def merged(parts: Iterable[Histogram]) -> Histogram:
-        """All of them together."""
+        """Merges all of them."""
         return Histogram.of(bin for part in parts for bin in part.bins())
 
     def cut(self, maximum: float) -> Histogram:
-        """Ends the bins at the exact maximum, in seconds: no percentile lies above it."""
+        """Limits the bins to the exact maximum in seconds, so that no percentile lies above it."""
         most = round(maximum * 1e9)
         if most / 1e9 > maximum:
             most -= 1
@@ -84,17 +85,19 @@ class Histogram:
         return Histogram.of((min(low, most), min(high, most), n) for low, high, n in self.bins())
 
     def bins(self) -> Iterable[tuple[int, int, int]]:
-        """(lowest, highest, count) of each bin."""
+        """Returns (lowest, highest, count) of each bin."""
         return zip(self.low.tolist(), self.high.tolist(), self.count.tolist(), strict=True)
 
     @property
     def total(self) -> int:
-        """How many were counted."""
+        """Returns the number of values."""
         return int(self.count.sum())
 
     def percentile(self, quantile: float) -> float:
-        """Seconds that this share of the requests did not exceed: the highest of the bin in
-        which it is reached, so never too low, and too high by one bin's width at most."""
+        """Returns the seconds that this share of the requests did not exceed.
+
+        That is the highest value of the bin in which the share is reached. It is never too low, and
+        too high by at most one bin's width."""
         if not 0 <= quantile <= 1:
             raise ValueError(f"a quantile is from 0 to 1, not {quantile}")
         if not self.total:
@@ -104,11 +107,11 @@ class Histogram:
         return float(self.high[index]) / 1e9
 
     def known_percentile(self, quantile: float) -> float | None:
-        """The percentile, unless fewer than one request would lie beyond it."""
+        """Returns the percentile, or `None` if fewer than one request would lie beyond it."""
         return self.percentile(quantile) if self.total * (1 - quantile) >= 1 else None
 
     def moments(self) -> Moments:
-        """From the bins' middles; the maximum is the last bin's highest."""
+        """Returns the moments from the bins' middles. The maximum is the last bin's highest."""
         total = self.total
         if not total:
             return Moments()
@@ -118,20 +121,20 @@ class Histogram:
         return Moments(total, mean, math.sqrt(variance), float(self.high[-1]) / 1e9)
 
     def cumulative(self) -> tuple[list[float], list[float]]:
-        """Seconds, and the share that took no longer: the points of a CDF."""
+        """Returns the points of the CDF: seconds, and the share of values up to them."""
         if not self.total:
             return [], []
         shares = np.cumsum(self.count) / self.total
         return (self.high / 1e9).tolist(), shares.tolist()
 
     def frame(self) -> pl.DataFrame:
-        """As a table."""
+        """Returns the bins as a table."""
         columns = {"low_ns": self.low, "high_ns": self.high, "count": self.count}
         return pl.DataFrame(columns, schema=SCHEMA)
 
     @staticmethod
     def from_frame(frame: pl.DataFrame) -> Histogram:
-        """From a table of bins, of one or many parts."""
+        """Builds a histogram from a table of bins of one or more parts."""
         return Histogram.of(frame.select(*SCHEMA).iter_rows())
 
 
@@ -140,7 +143,7 @@ _BITS = 6
 
 
 def fio_bin(index: int) -> tuple[int, int]:
-    """Lowest and highest nanoseconds of fio's bin of this number (`stat.c`)."""
+    """Returns the lowest and highest nanoseconds of the fio bin with this number (`stat.c`)."""
     if index < 2 << _BITS:
         return index, index
     error_bits = (index >> _BITS) - 1
@@ -149,7 +152,7 @@ def fio_bin(index: int) -> tuple[int, int]:
 
 
 def fio_index(nanoseconds: int) -> int:
-    """The number of fio's bin for a latency."""
+    """Returns the number of fio's bin for a latency."""
     most_significant = max(nanoseconds, 1).bit_length() - 1
     if most_significant <= _BITS:
         return nanoseconds
@@ -158,18 +161,20 @@ def fio_index(nanoseconds: int) -> int:
 
 
 def from_fio_bins(bins: Mapping[str, int]) -> Histogram:
-    """From json+, whose keys are the middles of fio's bins."""
+    """Builds a histogram from json+, whose keys are the middles of fio's bins."""
     return Histogram.of((*fio_bin(fio_index(int(middle))), count) for middle, count in bins.items())
 
 
 def from_fio_counts(counts: Sequence[int]) -> Histogram:
-    """From a line of fio's histogram log: a count for every bin of the grid."""
+    """Builds a histogram from a line of fio's histogram log, which counts every bin of the grid."""
     return Histogram.of((*fio_bin(index), count) for index, count in enumerate(counts) if count)
 
 
 def from_hdr_bins(bins: Iterable[Sequence[int]]) -> Histogram:
-    """From hemi's HDR histograms of three digits: the highest nanoseconds of each bucket that
-    holds any, and how many. Buckets are 1 ns wide below 2,048 and then double."""
+    """Builds a histogram from hemi's HDR histograms of three digits.
+
+    They give the highest nanoseconds and the count of each bucket in use. Buckets are 1 ns wide
+    below 2,048 and then double."""
 
     def low(high: int) -> int:
         width_bits = max(high.bit_length() - 11, 0)

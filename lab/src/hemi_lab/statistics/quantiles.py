@@ -1,4 +1,4 @@
-"""How surely a percentile is known, from the ranks of the requests alone."""
+"""Confidence intervals of percentiles, from the ranks of the requests alone."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from hemi_lab.statistics.histogram import Histogram
 def percentile_interval(
     bins: Histogram, quantile: float, level: float = LEVEL
 ) -> tuple[float, float]:
-    """Seconds between which the true percentile lies (Clopper and Pearson's interval of the
-    share of requests that are no slower, read off the bins). Holds for any distribution, of
-    requests that are independent; ends at the slowest request seen."""
+    """Returns the seconds between which the true percentile lies.
+
+    This is Clopper and Pearson's interval of the share of requests that are no slower, read off the
+    bins. It holds for independent requests of any distribution, and ends at the slowest request
+    seen."""
     if not bins.total:
         raise ValueError("no requests: a percentile needs some")
     if not 0 < quantile < 1:

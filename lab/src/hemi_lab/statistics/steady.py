@@ -1,4 +1,4 @@
-"""Steady state by the rule of the SNIA PTS, exactly, and leaving it again.
+"""Steady state by the exact rule of the SNIA PTS, and departure from it.
 
 Over a window of five rounds of the tracked variable y:
 
@@ -6,9 +6,9 @@ Over a window of five rounds of the tracked variable y:
 - the **excursion**: max - min of the least-squares line over the window, |slope| x 4, is at
   most 10 % of the mean of y.
 
-At most 25 rounds; if no window of five holds by then, steady state was not reached, and every
-figure that follows says so. (fio's `steadystate` cannot say this: it takes one criterion, and
-its slope is that of one sample and not of the window.)
+There are at most 25 rounds. If no window of five holds by then, steady state was not reached, and
+every figure that follows says so. (fio's `steadystate` cannot express this: it takes one criterion,
+and its slope is that of one sample instead of the window.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXCURSION = 0.10
 """Largest excursion of the fitted line over the window, as a share of the mean."""
 
 MOST_ROUNDS = 25
-"""Rounds after which steady state counts as not reached."""
+"""Number of rounds after which steady state counts as not reached."""
 
 # Sums of decimal fractions miss their bound by rounding alone: 80, 100, 120 is within 40 %.
 _ROUNDING = 1e-9
@@ -36,13 +36,13 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the rule says of one window."""
+    """The rule's result for one window."""
 
     mean: float
     slope: float
-    """Of the fitted line, a round."""
+    """Slope of the fitted line, per round."""
     intercept: float
-    """Of the fitted line, at the window's first round."""
+    """Value of the fitted line at the window's first round."""
     range_share: float
     """max - min as a share of the mean."""
     excursion_share: float
@@ -53,7 +53,7 @@ class Verdict:
 def judge(
     window: Sequence[float], most_range: float = RANGE, most_excursion: float = EXCURSION
 ) -> Verdict:
-    """What the rule says of these rounds; a window whose mean is not positive is not steady."""
+    """Applies the rule to these rounds. A window whose mean is not positive is not steady."""
     if len(window) < 2:
         raise ValueError(f"a window of {len(window)} rounds has no line; give at least 2")
     y = np.asarray(window, dtype=float)
@@ -71,20 +71,20 @@ def judge(
 
 @dataclass(frozen=True)
 class Steadiness:
-    """What became of a series of rounds."""
+    """The rule's result for a series of rounds."""
 
     values: tuple[float, ...]
     reached: bool
     first: int | None
-    """First round of the steady window, from 1; of the last window where none is steady."""
+    """First round of the steady window, from 1. If none is steady, that of the last window."""
     last: int | None
     """Last round of that window."""
     verdict: Verdict | None
-    """Of that window; `None` where there are fewer rounds than a window has."""
+    """The rule's result for that window. `None` if there are fewer rounds than a window has."""
     window: int = WINDOW
 
     def said(self) -> str:
-        """`steady in rounds 4 to 8`, or that it was not reached."""
+        """Returns `steady in rounds 4 to 8`, or a text that it was not reached."""
         if self.reached:
             return f"steady in rounds {self.first} to {self.last}"
         return f"steady state NOT REACHED in {len(self.values)} rounds"
@@ -93,7 +93,7 @@ class Steadiness:
 def steadiness(
     values: Sequence[float], window: int = WINDOW, most_rounds: int = MOST_ROUNDS
 ) -> Steadiness:
-    """The first steady window among at most `most_rounds` rounds."""
+    """Returns the first steady window among at most `most_rounds` rounds."""
     known = tuple(float(value) for value in values[:most_rounds])
     if len(known) < window:
         return Steadiness(known, False, None, None, None, window)
@@ -107,21 +107,22 @@ def steadiness(
 
 @dataclass(frozen=True)
 class Departure:
-    """Steady state was left."""
+    """A departure from steady state."""
 
     round: int
-    """The first round of the window that is no longer steady, counted as the rounds were."""
+    """First round of the window that is no longer steady, numbered as the rounds."""
     mean: float
     """Mean of that window."""
     change: float
-    """Against the steady window's mean, as a share: -0.4 is 40 % less."""
+    """Change from the steady window's mean, as a share: -0.4 is 40 % less."""
 
 
 def departure(values: Sequence[float], steady: Steadiness) -> Departure | None:
-    """Where rounds after the steady window left it: a cache that is full, a drive too hot.
+    """Returns the first window after the steady one that left it, as with a full cache or a hot
+    drive.
 
-    A later window has left it when the rule does not hold for it, or when its mean is more
-    than the rule's excursion away from the steady window's.
+    A later window has left it if the rule does not hold for it, or if its mean is more than the
+    rule's excursion away from the steady window's.
     """
     if not steady.reached or steady.last is None or steady.verdict is None:
         return None

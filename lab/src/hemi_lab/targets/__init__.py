@@ -1,1 +1,1 @@
-"""Targets: what is measured, how it is recognised, and what it would lose."""
+"""Targets: their names, their description, and the data that a run would destroy."""

@@ -1,4 +1,4 @@
-"""What a target is. A new kind of target is one more class of this shape (docs/lab)."""
+"""The interface of a target. A new kind of target is one more class with it (docs/lab)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hemi_lab.targets.drives import Drive
 from hemi_lab.units import shown_size
 
 LEAST_BYTES = 1 << 20
-"""What a plan's largest requests, several threads of them, find room in."""
+"""Smallest target: room for a plan's largest requests from several threads."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What is known of a target; what is not known stays `None`."""
+    """Facts about a target. Unknown facts are `None`."""
 
     text: str
-    """As the user named it."""
+    """The name that the user gave."""
     kind: str
     """`file`, `device`, `nbd`, `volume` or `simulated`."""
     bytes: int | None = None
@@ -37,54 +37,55 @@ class Description:
     policy: str | None = None
     legs: list[str] = field(default_factory=list)
     scale: int | None = None
-    """Simulated targets: divides the capacity of flash."""
+    """Simulated targets: divisor of the flash capacity."""
     drives: list[Drive | None] = field(default_factory=list)
-    """Simulated targets: what their legs' presets say."""
+    """Simulated targets: the drives that the legs' presets describe."""
 
 
 @dataclass(frozen=True)
 class Hazards:
-    """Why writing to a target may destroy something."""
+    """Reasons why writing to a target may destroy something."""
 
     in_use: list[str] = field(default_factory=list)
-    """Somebody is using it now: never written to, whatever is said."""
+    """Current users of the target. If there are any, it is never written to, whatever the
+    options."""
     holds: list[str] = field(default_factory=list)
-    """It holds something: written to only when named by `--wipe`."""
+    """Present contents. If there are any, it is written to only when `--wipe` names it."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a plan asks of a target beside reads and writes."""
+    """The needs of a plan besides reads and writes."""
 
     freezes: bool = False
-    """Legs that can be frozen, or made to stall."""
+    """True if legs have to be frozen or made to stall."""
     legs: frozenset[int] = frozenset()
-    """Numbers of these legs; none named means every leg."""
+    """Numbers of these legs. If empty, every leg."""
     timed: bool = False
-    """Loads with times of their own, which `hemi load` makes."""
+    """True if the plan has open loops, which `hemi load` makes."""
 
 
 class Target(Protocol):
-    """Something to measure."""
+    """A target of measurements."""
 
     path: str
-    """What `--wipe` has to name."""
+    """The path that `--wipe` has to name."""
 
     def describe(self) -> Description:
-        """What is known of it. Changes nothing."""
+        """Describes the target. Changes nothing."""
 
     def hazards(self) -> Hazards:
-        """What it would lose. Changes nothing."""
+        """Returns the data and users that it would harm. Changes nothing."""
 
     def check(self, needs: Needs) -> None:
         """Raises if a run would fail for want of a program, room or a leg. Changes nothing."""
 
     def open(self, seed: int) -> Driver:
-        """Its driver. May create what does not exist; destroys nothing."""
+        """Returns its driver. May create a missing target, and destroys nothing."""
 
 
 def refuse_freezes(text: str, needs: Needs) -> None:
-    """Raises if the plan freezes legs: this target has none."""
+    """Raises if the plan freezes legs, since this target has none."""
     if needs.freezes:
         raise UsageError(
             f"target {text!r} has no leg that can be frozen",
@@ -93,7 +94,7 @@ def refuse_freezes(text: str, needs: Needs) -> None:
 
 
 def check_legs(text: str, needs: Needs, present: Iterable[int]) -> None:
-    """Raises if the plan freezes a leg that is not there."""
+    """Raises if the plan freezes a leg that does not exist."""
     known = sorted(present)
     for leg in sorted(needs.legs - set(known)):
         raise UsageError(
@@ -103,7 +104,7 @@ def check_legs(text: str, needs: Needs, present: Iterable[int]) -> None:
 
 
 def check_room(text: str, folder: Path, needed: int) -> None:
-    """Raises if a folder's file system has no room for so many bytes."""
+    """Raises if a directory's file system has less than `needed` bytes free."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UsageError(
@@ -114,7 +115,7 @@ def check_room(text: str, folder: Path, needed: int) -> None:
 
 
 def check_size(text: str, size: int) -> None:
-    """Raises where a target is too small for any plan."""
+    """Raises if a target is too small for any plan."""
     if size < LEAST_BYTES:
         raise UsageError(
             f"target {text!r}: {shown_size(size)} is too small",

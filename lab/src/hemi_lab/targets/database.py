@@ -1,7 +1,6 @@
-"""Where a plan's database lies: one target, or one for the data and one for the log.
+"""Targets of a plan's databases: one target, or one for the data and one for the log.
 
-`hemi_lab.database` makes them ready; here they are named, described, and asked what they would
-lose."""
+They are named and described here, with their hazards. `hemi_lab.database` prepares them."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ HELP = (
 )
 
 _SIZE = 4 << 30
-"""Of a hemi volume, if none is given."""
+"""Default size of a hemi volume."""
 
 _HEMI = "Build it with cargo, or name it: HEMI=/path/to/hemi."
 
@@ -49,33 +48,33 @@ class Part:
 
     text: str
     path: str
-    """What `--wipe` has to name."""
+    """The path that `--wipe` has to name."""
     makes: str
-    """What is made on it, for a person who has not decided yet."""
+    """The changes to the target, as told to the user beforehand."""
     opens: database.Target
     described: Description
     raw: Target | None = None
-    """What is overwritten, for its hazards."""
+    """The target that is overwritten, asked for its hazards."""
 
     def describe(self) -> Description:
-        """What is known of it."""
+        """Returns the description made at parsing."""
         return self.described
 
     def hazards(self) -> Hazards:
-        """What it would lose: a directory and a new volume nothing."""
+        """Returns the data it would destroy. A directory or a new volume loses nothing."""
         return self.raw.hazards() if self.raw else Hazards()
 
     def check(self, needs: Needs) -> None:
-        """As for a target that is only this one."""
+        """Checks it as the only target."""
         DatabaseTarget(self).check(needs)
 
     def open(self, seed: int) -> Driver:
-        """A database on this target alone."""
+        """Opens a database on this target alone."""
         return DatabaseTarget(self).open(seed)
 
 
 class DatabaseTarget:
-    """The target A of a database's data and log, and perhaps a B."""
+    """Target A for a database's data and log, and perhaps a target B."""
 
     def __init__(self, first: Part, second: Part | None = None) -> None:
         self.parts = [first] if second is None else [first, second]
@@ -83,7 +82,7 @@ class DatabaseTarget:
         self.text = " and ".join(part.text for part in self.parts)
 
     def describe(self) -> Description:
-        """What is known of A, and of both where they are alike."""
+        """Describes A, and both in what they share."""
         first = self.parts[0].described
         if len(self.parts) == 1:
             return first
@@ -98,7 +97,7 @@ class DatabaseTarget:
         )
 
     def hazards(self) -> Hazards:
-        """What both would lose. `safety.check` asks each part, which has a name to wipe."""
+        """Returns the hazards of both. `safety.check` asks each part, which has a name to wipe."""
         every = [part.hazards() for part in self.parts]
         return Hazards(
             [said for one in every for said in one.in_use],
@@ -106,19 +105,19 @@ class DatabaseTarget:
         )
 
     def check(self, needs: Needs) -> None:
-        """The programs."""
+        """Raises if a program is missing."""
         refuse_freezes(self.text, needs)
         self.open(1).close()
 
     def open(self, seed: int) -> Driver:
-        """Looks for the programs; the targets are made ready by each test."""
+        """Finds the programs. Each test prepares the targets itself."""
         places: tuple[Place, ...] = ("A", "B")
         targets = {place: part.opens for place, part in zip(places, self.parts, strict=False)}
         return DatabaseDriver(targets, self.parts[0].described.bytes or 0)
 
 
 def parse_database(text: str, second: str | None = None) -> DatabaseTarget:
-    """The target of that name, and a second one. Changes nothing."""
+    """Returns the target of that name, and a second one if given. Changes nothing."""
     if second is not None and second == text:
         raise UsageError(
             f"--second-target {second}: it is the first target", "Name another, or leave it out."
@@ -127,7 +126,7 @@ def parse_database(text: str, second: str | None = None) -> DatabaseTarget:
 
 
 def _part(text: str) -> Part:
-    # An export may be named as for other plans, or with `nbd:` before its URI.
+    # An export may be named as in other plans, or with `nbd:` before its URI.
     named = f"nbd:{text}" if text.startswith(SCHEMES) else text
     kind, _, rest = named.partition(":")
     if not rest or kind not in ("dir", "device", "nbd", "hemi"):
@@ -146,7 +145,7 @@ def _part(text: str) -> Part:
         return _volume(text, words, options.get("size"), file_system)
     if kind == "device":
         raw = DeviceTarget(text, Path(",".join(words)))
-        # `--wipe` has been asked for by then (`safety.check`).
+        # `--wipe` has been checked by then (`safety.check`).
         opens: database.Target = database.DeviceTarget(Path(raw.path), file_system, wipe=True)
         return Part(text, raw.path, makes, opens, _with(raw.describe(), system), raw)
     export = NbdTarget(",".join(words))
@@ -200,7 +199,7 @@ def _with(known: Description, file_system: str, text: str | None = None) -> Desc
 
 
 def _options(text: str, rest: str, known: set[str]) -> tuple[list[str], dict[str, str]]:
-    """Words, and the options among them: `a,b,size=1GiB`."""
+    """Splits words and the options among them, as in `a,b,size=1GiB`."""
     words, options = [], {}
     for word in rest.split(","):
         key, equals, value = word.partition("=")

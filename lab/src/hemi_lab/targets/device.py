@@ -25,12 +25,12 @@ _WAY_OUT = "lsblk lists devices; a file that is to be made is file:PATH,size=1Gi
 
 
 class DeviceTarget:
-    """A whole drive, a partition, a loop or mapped device."""
+    """A drive, a partition, or a loop or mapped device."""
 
     def __init__(self, text: str, path: Path) -> None:
         self.text = text
         self.path = str(path)
-        # The engines work in folders of their own.
+        # The engines run in directories of their own.
         self._path = path.absolute()
 
     def _number(self) -> tuple[int, int]:
@@ -57,7 +57,7 @@ class DeviceTarget:
             ) from error
 
     def describe(self) -> Description:
-        """What the kernel knows of it."""
+        """Describes the device as the kernel knows it."""
         facts = queue_facts(self._number())
         size = self._bytes()
         check_size(self.text, size)
@@ -70,7 +70,7 @@ class DeviceTarget:
         return Description(self.text, "device", bytes=size, **facts)
 
     def hazards(self) -> Hazards:
-        """Mounts, holders and swap; partitions, signatures, data."""
+        """Returns mounts, holders and swap, and partitions, signatures or data."""
         number = self._number()
         in_use = safety.uses_of_device(number) + safety.locks_on(Path(self.path).stat())
         if not in_use:
@@ -88,7 +88,7 @@ class DeviceTarget:
         return Hazards(in_use, holds)
 
     def _held(self) -> list[str]:
-        """The kernel's own word: a device that is mounted or held refuses O_EXCL."""
+        """Asks the kernel: a mounted or held device refuses O_EXCL."""
         try:
             os.close(os.open(self.path, os.O_RDONLY | os.O_EXCL))
         except OSError as error:
@@ -96,7 +96,7 @@ class DeviceTarget:
         return []
 
     def check(self, needs: Needs) -> None:
-        """The engines, and the right to write."""
+        """Raises if an engine or the right to write is missing."""
         refuse_freezes(self.text, needs)
         find_fio()
         if needs.timed:
@@ -105,7 +105,7 @@ class DeviceTarget:
             raise LabError(f"{self.path} cannot be written by this user", "Run it as root.")
 
     def open(self, seed: int) -> Driver:
-        """fio with O_DIRECT."""
+        """Opens it with fio and O_DIRECT."""
         block = int(queue_facts(self._number()).get("logical_block_bytes") or 512)
         options = {"filename": file_name(self._path), "direct": "1"}
         engine, notes = probe_engine(options, self._bytes(), max(block, 4096))

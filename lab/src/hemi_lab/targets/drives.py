@@ -1,5 +1,4 @@
-"""What is known of simulated drives before anything is run: what their presets say
-(`hemi sim presets --values`)."""
+"""Facts about simulated drives from their presets, before a run (`hemi sim presets --values`)."""
 
 from __future__ import annotations
 
@@ -18,29 +17,29 @@ class Drive:
 
     title: str
     kind: str
-    """The model: `ssd`, `hdd`, `network`, `array`."""
+    """Model: `ssd`, `hdd`, `network` or `array`."""
     count: int = 1
-    """Drives in it."""
+    """Number of drives in it."""
     level: str | None = None
-    """Of an array: `raid5`."""
+    """Level of an array, such as `raid5`."""
     member: str | None = None
-    """Of an array: the preset of its drives."""
+    """Preset of an array's drives."""
     alpha: float | None = None
-    """Raw flash as a multiple of the capacity; of an array, its drives'."""
+    """Raw flash as a multiple of the capacity. In an array, that of its drives."""
     capacity_bytes: float | None = None
-    """Of one drive, before scaling."""
+    """Capacity of one drive, before scaling."""
     flash_bytes: float | None = None
-    """Flash that pages can be in: raw less its loss, as scaled; not of arrays."""
+    """Flash that can hold pages: raw flash less its loss, scaled. `None` for arrays."""
 
 
 def drive(leg: str, scale: int = 1) -> Drive | None:
-    """Of a preset's name or file; nothing where it is not known, or says what is no preset."""
+    """Returns the drive of a preset's name or file, or `None` if there is no such preset."""
     try:
         hemi = tool.find("hemi", "HEMI", "Build hemi (make release), or name it with HEMI.")
         said = tool.run([hemi, "sim", "presets", leg, "--values", "--json"]).output
         return _drive(json.loads(said)[0], scale)
     except (LabError, KeyError, TypeError, ValueError):
-        # hemi itself tells what is wrong with a preset, when it opens it.
+        # hemi itself reports a wrong preset when it opens it.
         return None
 
 

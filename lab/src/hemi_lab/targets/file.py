@@ -27,12 +27,12 @@ _BLOCK = 512
 
 
 class FileTarget:
-    """A file, made with `size` where it does not exist."""
+    """A file, created with `size` if it does not exist."""
 
     def __init__(self, text: str, path: Path, size: int | None) -> None:
         self.text = text
         self.path = str(path)
-        # The engines work in folders of their own.
+        # The engines run in directories of their own.
         self._path = path.absolute()
         self._size = size
 
@@ -40,7 +40,7 @@ class FileTarget:
         if self._path.is_dir():
             raise UsageError(f"{self.path} is a folder", "Name a file in it, with a size.")
         if self._path.is_block_device():
-            # Seen as a file it would look empty, and used by nobody.
+            # As a file it would look empty and unused.
             raise UsageError(
                 f"target {self.text!r}: {self.path} is a block device",
                 f"Name it as one, all of it: device:{self.path}",
@@ -61,7 +61,7 @@ class FileTarget:
         return self._size
 
     def describe(self) -> Description:
-        """The file, its file system and the drive under it."""
+        """Describes the file, its file system and the drive below."""
         size = self._bytes()
         check_size(self.text, size)
         folder = self._path.parent
@@ -76,7 +76,7 @@ class FileTarget:
         )
 
     def hazards(self) -> Hazards:
-        """Loop devices, swap and locks on it; data in it."""
+        """Returns its loop devices, swap and locks, and whether it holds data."""
         if not self._path.exists():
             return Hazards()
         self._bytes()
@@ -91,7 +91,7 @@ class FileTarget:
         return Hazards(safety.uses_of_file(self._path), holds)
 
     def check(self, needs: Needs) -> None:
-        """The engines, and room for the file."""
+        """Raises if an engine or room for the file is missing."""
         refuse_freezes(self.text, needs)
         find_fio()
         if needs.timed:
@@ -108,8 +108,8 @@ class FileTarget:
         return self._path.stat().st_size if self._path.exists() else 0
 
     def open(self, seed: int) -> Driver:
-        """Makes the file as large as it is to be, if it is smaller."""
-        # Nothing is made where nothing can be run.
+        """Creates the file, or extends it to its size."""
+        # Create nothing if nothing can run.
         self.check(Needs())
         size, present = self._bytes(), self._present()
         try:
@@ -120,7 +120,7 @@ class FileTarget:
             raise LabError(f"{self.path}: {error}", "Take a place that can be written.") from error
         direct, notes = _direct(self._path)
         options = {"filename": file_name(self._path), "direct": str(int(direct))}
-        # The null engine is not asked about O_DIRECT; this one is.
+        # The probe by the null engine does not test O_DIRECT, so this one does.
         engine, more = probe_engine(options, size, 4096)
         destination = Destination(options, engine, size, self._block())
         return FioDriver(destination, self._purge, notes=notes + more)
@@ -156,9 +156,9 @@ def _direct(path: Path) -> tuple[bool, list[str]]:
 
 
 def file_system_of(folder: Path) -> str | None:
-    """Returns the type of the file system that holds a folder, as `/proc/mounts` names it."""
+    """Returns the type of the file system that holds a directory, as `/proc/mounts` names it."""
     try:
-        # Not `stat --file-system`: ext2, ext3 and ext4 are one to it.
+        # Not `stat --file-system`, which does not tell ext2, ext3 and ext4 apart.
         text = tool.run(["findmnt", "-no", "FSTYPE", "--target", str(folder)]).output
     except ToolError:
         return None

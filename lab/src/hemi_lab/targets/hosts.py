@@ -1,4 +1,4 @@
-"""A file or a device that is on many hosts: a `fio --server` on each makes the load."""
+"""A file or device on several hosts. A `fio --server` on each makes the load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hemi_lab.errors import UsageError
 from hemi_lab.targets.base import Description, Hazards, Needs, check_size, refuse_freezes
 
 _BLOCK = 4096
-"""A host's logical block is not known here: this suits all of them."""
+"""Logical block in bytes. The hosts' own are not known here, and this suits all of them."""
 
 
 class HostsTarget:
@@ -39,7 +39,7 @@ class HostsTarget:
         return self._size
 
     def describe(self) -> Description:
-        """What is known without a look at the hosts."""
+        """Describes the target without contacting the hosts."""
         names = [f"{host.name}:{host.port}" for host in self._hosts]
         return Description(
             self.text,
@@ -50,12 +50,13 @@ class HostsTarget:
         )
 
     def hazards(self) -> Hazards:
-        """What is there cannot be looked at from here: it has to be named."""
+        """Returns a hazard always: the hosts' data cannot be checked from here, so `--wipe` must
+        name it."""
         names = ", ".join(host.name for host in self._hosts)
         return Hazards(holds=[f"what it holds on {names} cannot be seen from here"])
 
     def check(self, needs: Needs) -> None:
-        """The engine here; the hosts are asked when it is opened."""
+        """Raises if the engine is missing here. Opening contacts the hosts."""
         refuse_freezes(self.text, needs)
         if needs.timed:
             raise UsageError(
@@ -66,7 +67,7 @@ class HostsTarget:
         self._bytes()
 
     def open(self, seed: int) -> Driver:
-        """fio's client for all of them."""
+        """Opens fio's client for all hosts."""
         options = {"filename": file_name(Path(self.path)), "direct": "1"}
         size = self._bytes() - self._bytes() % _BLOCK
         return HostsDriver(self._hosts, options, size, _BLOCK)

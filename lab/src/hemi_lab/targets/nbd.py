@@ -18,16 +18,16 @@ from hemi_lab.targets import safety
 from hemi_lab.targets.base import Description, Hazards, Needs, check_size, refuse_freezes
 
 SCHEMES = ("nbd://", "nbd+unix://", "nbds://", "nbds+unix://")
-"""How a URI of an export begins."""
+"""Schemes of an export's URI."""
 
 _FILES = {"tls-certificates", "tls-psk-file"}
-"""What a URI may name files by."""
+"""Parameters of a URI that name files."""
 
 _INSTALL = "Install libnbd's tools (Debian: apt-get install libnbd-bin)."
 
 
 def export_facts(uri: str) -> dict[str, Any]:
-    """What `nbdinfo` tells of an export."""
+    """Returns the facts that `nbdinfo` reports of an export."""
     command = [tool.find("nbdinfo", "HEMI_LAB_NBDINFO", _INSTALL), "--json", uri]
     exports = json.loads(tool.run(command).output)["exports"]
     facts: dict[str, Any] = exports[0]
@@ -35,14 +35,14 @@ def export_facts(uri: str) -> dict[str, Any]:
 
 
 class NbdTarget:
-    """An export, by its URI; fio's own NBD client makes the load."""
+    """An export, named by its URI. fio's own NBD client makes the load."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.path = text
 
     def describe(self) -> Description:
-        """Size and flags of the export."""
+        """Returns the size and flags of the export."""
         facts = export_facts(self.path)
         check_size(self.text, int(facts["export-size"]))
         return Description(
@@ -55,21 +55,21 @@ class NbdTarget:
         )
 
     def hazards(self) -> Hazards:
-        """Data in it; whoever else has it open cannot be known."""
+        """Returns a hazard if it holds data. Other clients of the export cannot be seen."""
         return export_hazards(self.path)
 
     def check(self, needs: Needs) -> None:
-        """The engines, and an export that they can write."""
+        """Raises if an engine is missing or cannot write the export."""
         refuse_freezes(self.text, needs)
         check_export(self.path, needs)
 
     def open(self, seed: int) -> Driver:
-        """fio's nbd engine."""
+        """Opens it with fio's nbd engine."""
         return export_driver(self.path)
 
 
 def _libnbd() -> Any:
-    """libnbd's Python module, where it is installed."""
+    """Returns libnbd's Python module, or `None` if it is not installed."""
     try:
         return importlib.import_module("nbd")
     except ImportError:
@@ -78,14 +78,14 @@ def _libnbd() -> Any:
 
 def _connected(nbd: Any, uri: str) -> Any:
     handle = nbd.NBD()
-    # Certificates and keys that the URI names: it comes from the person who started this.
+    # The URI may name certificates and keys. It comes from the user who started this.
     handle.set_uri_allow_local_file(True)
     handle.connect_uri(uri)
     return handle
 
 
 def export_hazards(uri: str) -> Hazards:
-    """Data in an export, read through libnbd."""
+    """Reads through libnbd and returns a hazard if the export holds data."""
     nbd = _libnbd()
     if nbd is None:
         return Hazards(holds=["it could not be looked at (no libnbd for Python)"])
@@ -103,7 +103,7 @@ def export_hazards(uri: str) -> Hazards:
 def export_driver(
     uri: str, watch: CauseWatch | None = None, faults: Faults | None = None
 ) -> FioDriver:
-    """fio on an export."""
+    """Returns a fio driver for an export."""
     facts = check_export(uri, Needs())
     options = {"uri": uri}
     destination = Destination(options, "nbd", int(facts["export-size"]), _block(facts))
@@ -111,7 +111,7 @@ def export_driver(
 
 
 def check_export(uri: str, needs: Needs) -> dict[str, Any]:
-    """Raises if the engines are missing or cannot write the export; returns its facts."""
+    """Raises if the engines are missing or cannot write the export. Returns its facts."""
     find_fio()
     if needs.timed:
         find_load()

@@ -1,4 +1,4 @@
-"""Targets as they are named on the command line."""
+"""Parses targets as named on the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HELP = (
 
 
 def parse(text: str, hosts: list[str] | None = None) -> Target:
-    """The target of that name, on these hosts if there are any. Opens nothing."""
+    """Returns the target of that name, on these hosts if there are any. Opens nothing."""
     if hosts or ",hosts=" in text:
         return _on_hosts(text, hosts or [])
     kind, _, rest = text.partition(":")

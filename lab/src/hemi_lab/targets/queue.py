@@ -1,4 +1,4 @@
-"""What the kernel knows of a drive: /sys/block."""
+"""Facts about a drive from the kernel (`/sys/block`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 
 def queue_facts(number: tuple[int, int], system: Path = Path("/sys")) -> dict[str, Any]:
-    """Model, firmware, scheduler, write cache, logical block and kind of the drive that a block
-    device is or is a partition of; nothing for what has none (tmpfs, overlay)."""
+    """Returns the facts of the drive that a block device is, or is a partition of.
+
+    They are model, firmware, scheduler, write cache, logical block and kind. A device without a
+    queue (tmpfs, overlay) has none."""
     own = (system / "dev/block" / f"{number[0]}:{number[1]}").resolve()
     if (own / "partition").exists():
         own = own.parent
@@ -37,7 +39,7 @@ def _number(path: Path) -> int | None:
 
 
 def _chosen(text: str | None) -> str | None:
-    """`mq-deadline` of `none [mq-deadline]`."""
+    """Returns `mq-deadline` for `none [mq-deadline]`."""
     if text and "[" in text:
         return text.split("[", 1)[1].split("]", 1)[0]
     return text

@@ -1,4 +1,4 @@
-"""Nothing is written to what somebody uses, nor to what holds something unless it is named."""
+"""Refuses to write to a target in use, or to one that holds data unless `--wipe` names it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _LEG_MAGIC = b"HEMIVOL\0"
 
 
 def check(target: Target, wipe: list[str]) -> list[str]:
-    """What will be destroyed, having been named; raises where it may not be. Of a target made of
-    several (`parts`), each has to be named."""
+    """Returns the contents that will be destroyed, and raises if they may not be.
+
+    If a target has several `parts`, each has to be named."""
     if parts := _parts(target):
         return [said for part in parts for said in check(part, wipe)]
     hazards = target.hazards()
@@ -44,7 +45,7 @@ def check(target: Target, wipe: list[str]) -> list[str]:
 
 
 def paths(target: Target) -> list[str]:
-    """What `--wipe` has to name."""
+    """Returns the paths that `--wipe` has to name."""
     return [part.path for part in _parts(target)] or [target.path]
 
 
@@ -53,13 +54,15 @@ def _parts(target: Target) -> list[Target]:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two names are of one thing, links followed."""
+    """Returns true if both names mean the same thing, links followed."""
     return one == other or os.path.realpath(one) == os.path.realpath(other)
 
 
 def content(read: Callable[[int, int], bytes], size: int) -> list[str]:
-    """Whether anything but zeros is there: the beginning, the end, and places in between, the
-    same each time. A single block elsewhere may escape; file systems do not."""
+    """Returns a hazard if any sampled place is not zero.
+
+    The samples are the beginning, the end, and places between, the same each time. A single block
+    elsewhere may escape, but no file system does."""
     places = random.Random(size)
     spots = [0] if size else []
     spots += [places.randrange(max(1, size - _SAMPLE_BYTES)) for _ in range(_SAMPLES)]
@@ -73,12 +76,12 @@ def content(read: Callable[[int, int], bytes], size: int) -> list[str]:
 
 
 def signatures(path: str) -> list[str]:
-    """File systems, partition tables, RAID and LVM members that blkid finds."""
+    """Returns the file systems, partition tables, RAID and LVM members that blkid finds."""
     try:
         command = [tool.find("blkid", "HEMI_LAB_BLKID", ""), "-p", "-o", "export", path]
         text = tool.run(command).output
     except ToolError:
-        # Exit status 2: nothing found. Data without a signature is found by reading.
+        # Exit status 2 means that nothing was found. Data without a signature is found by reading.
         return []
     known = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     found = []
@@ -90,7 +93,7 @@ def signatures(path: str) -> list[str]:
 
 
 def hemi_leg(path: str) -> list[str]:
-    """The leg of a hemi volume that is at a path, if one is: its number and its volume."""
+    """Returns the number and volume of the hemi leg at a path, or nothing if there is none."""
     with Path(path).open("rb") as file:
         if file.read(len(_LEG_MAGIC)) != _LEG_MAGIC:
             return []
@@ -99,12 +102,12 @@ def hemi_leg(path: str) -> list[str]:
         superblock = json.loads(tool.run(command).output)["legs"][0]["superblock"]
         return [f"leg {superblock['leg']} of volume {superblock['name']}"]
     except (LabError, ValueError, LookupError, TypeError):
-        # There is no hemi to ask, or the metadata is damaged.
+        # hemi is not installed, or the metadata is damaged.
         return ["a leg of a hemi volume"]
 
 
 def uses_of_device(number: tuple[int, int], system: Path = Path("/sys")) -> list[str]:
-    """Mounts, swap, holders (RAID, LVM) and loop devices of a block device and its partitions."""
+    """Returns mounts, swap, holders (RAID, LVM) and loop devices of a device and its partitions."""
     own = system / "dev/block" / f"{number[0]}:{number[1]}"
     parts = [own, *(path.parent for path in own.resolve().glob("*/partition"))]
     found = []
@@ -121,26 +124,27 @@ def uses_of_device(number: tuple[int, int], system: Path = Path("/sys")) -> list
         swaps = Path("/proc/swaps").read_text().splitlines()[1:]
         if any(Path(line.split()[0]).name == name for line in swaps):
             found.append(f"{name} is used as swap")
-        # The kernel does not count these as holders, nor does O_EXCL fail for them.
+        # The kernel does not count these as holders, and O_EXCL succeeds despite them.
         found += [f"{name} is behind the loop device {loop}" for loop in _loops(device, system)]
     return found
 
 
 def partitions_of(number: tuple[int, int], system: Path = Path("/sys")) -> list[str]:
-    """Names of a device's partitions."""
+    """Returns the names of a device's partitions."""
     own = (system / "dev/block" / f"{number[0]}:{number[1]}").resolve()
     return sorted(path.parent.name for path in own.glob("*/partition"))
 
 
 def _mounts(device: str) -> list[str]:
-    """Where a device (`8:1`) is mounted, in this mount namespace."""
+    """Returns the mount points of a device (`8:1`) in this mount namespace."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return [fields[4] for fields in map(str.split, lines) if fields[2] == device]
 
 
 def uses_of_file(path: Path, system: Path = Path("/sys")) -> list[str]:
-    """Loop devices and swap on a file, and locks: a served volume's leg and a virtual machine's
-    disk have one."""
+    """Returns the loop devices, swap and locks on a file.
+
+    The leg of a served volume and the disk of a virtual machine are locked."""
     own = path.stat()
     found = [
         f"it is behind the loop device {loop.parent.parent.name}"
@@ -154,10 +158,10 @@ def uses_of_file(path: Path, system: Path = Path("/sys")) -> list[str]:
 
 
 def locks_on(own: os.stat_result) -> list[str]:
-    """Who holds a lock on a file or a device's node."""
+    """Returns the holder of a lock on a file or a device's node."""
     inode = f"{os.major(own.st_dev):02x}:{os.minor(own.st_dev):02x}:{own.st_ino}"
     for line in Path("/proc/locks").read_text().splitlines():
-        # 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF; what waits has an arrow more.
+        # 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF. A waiting lock has an arrow as well.
         fields = line.split()
         if fields[1] in ("FLOCK", "POSIX", "OFDLCK") and fields[5] == inode:
             owner = "" if fields[4] in ("0", "-1") else f" by process {fields[4]}"
@@ -166,7 +170,7 @@ def locks_on(own: os.stat_result) -> list[str]:
 
 
 def _loops(device: str, system: Path) -> list[str]:
-    """Loop devices over a block device (`8:1`)."""
+    """Returns the loop devices over a block device (`8:1`)."""
     return [
         loop.parent.parent.name
         for loop, behind in _backings(system)
@@ -176,13 +180,13 @@ def _loops(device: str, system: Path) -> list[str]:
 
 
 def _backings(system: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What is behind each loop device."""
+    """Yields each loop device's file with the status of its backing file."""
     for backing in sorted(system.glob("block/loop*/loop/backing_file")):
-        # Both may be gone by now.
+        # Either may be gone by now.
         with contextlib.suppress(OSError):
             yield backing, Path(backing.read_text().removesuffix("\n")).stat()
 
 
 def _unescaped(path: str) -> str:
-    r"""A path as /proc shows it: blanks are `\040`."""
+    r"""Returns a path without the escapes of /proc, where a blank is `\040`."""
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), path)

@@ -17,7 +17,7 @@ from hemi_lab.drivers.simulated import INSTALL
 from hemi_lab.errors import LabError, ToolError
 
 METADATA_BYTES = 8 << 20
-"""Room on a leg beside the volume; hemi wants 2 MiB of small volumes."""
+"""Room on a leg for metadata, besides the volume. hemi needs 2 MiB for small volumes."""
 
 _MEMORY = "/dev/shm"
 _START_SECONDS = 60.0
@@ -27,7 +27,7 @@ _ASK_SECONDS = 0.05
 
 
 class ServedVolume:
-    """Files, `hemi create`, `hemi serve`, and all of it gone with `remove`."""
+    """A volume from `hemi create` and `hemi serve` on new files. `remove` deletes all of it."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ServedVolume:
             raise LabError(
                 f"folder = {folder}: {error.strerror}", "Name one that is there."
             ) from error
-        # Apart, because the path of a unix socket may have at most 107 bytes.
+        # In another directory, since the path of a unix socket is limited to 107 bytes.
         self._sockets = Path(tempfile.mkdtemp(prefix="hemi-lab-"))
         self.control = self._sockets / "volume.sock"
         self._socket = self._sockets / "volume.nbd"
@@ -60,7 +60,7 @@ class ServedVolume:
         self._ledger = None if "ledger" in settings else _folder_in_memory()
         if self._ledger:
             self._serve += ["--ledger", str(self._ledger)]
-        # What is owed at the end is thrown away with the files.
+        # Debts left at the end are deleted with the files.
         self._serve += ["--drain-on-stop", "0s"]
         for key, value in settings.items():
             text = json.dumps(value) if isinstance(value, bool) else str(value)
@@ -68,7 +68,7 @@ class ServedVolume:
         self._process: subprocess.Popen[str] | None = None
 
     def shown(self) -> str:
-        """The commands, to be given again."""
+        """Returns the commands that repeat it."""
         lines = [self._create, self._serve]
         lines += [
             [*self._inject(number), "--delay", _duration(delay)]
@@ -78,13 +78,14 @@ class ServedVolume:
         return " && ".join(shlex.join(line) for line in lines)
 
     def start(self) -> None:
-        """Makes it, serves it, waits until its legs are alike, and slows those to be slow."""
+        """Creates and serves it, waits until its legs are identical, and injects the legs'
+        delays."""
         tool.run(self._create)
         log = (self._folder / "serve.log").open("w")
         command = self._serve
         setpriv = shutil.which("setpriv")
         if setpriv:
-            # The kernel ends it if the lab is killed without having a say.
+            # The kernel ends it if the lab is killed.
             command = [setpriv, "--pdeathsig", "TERM", *command]
         with log:
             self._process = subprocess.Popen(
@@ -102,7 +103,7 @@ class ServedVolume:
                 tool.run([*self._inject(number), "--delay", _duration(delay)])
 
     def remove(self) -> None:
-        """Stops it and removes its files; says nothing of what it could not."""
+        """Stops it and removes its files. Ignores failures to remove them."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -140,7 +141,7 @@ class ServedVolume:
 
 
 def _folder_in_memory() -> Path | None:
-    """Returns a new folder on tmpfs for the ledger. In a container hemi keeps none by itself."""
+    """Returns a new directory on tmpfs for the ledger. In a container hemi keeps none by itself."""
     mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
     if not any(mount[1:3] == [_MEMORY, "tmpfs"] for mount in mounts):
         return None

@@ -1,4 +1,4 @@
-"""A hemi volume of a set-up file: the lab makes it, serves it, and takes it away again."""
+"""A hemi volume from a set-up file. The lab creates it, serves it and removes it again."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ Policy = Literal["first", "paper", "all", "write-behind"]
 
 
 class SetupLeg(Strict):
-    """A file, and by how much it answers later than it would."""
+    """A file, with a delay added to its answers."""
 
     name: str | None = None
     delay: Annotated[Time, Field(ge=0, le=60)] = 0.0
 
 
 class Setup(Strict):
-    """A volume as its file describes it."""
+    """A volume as its set-up file describes it."""
 
     title: str = ""
     size: Size = 256 << 20
     policy: Policy = "first"
     """`all` is a plain mirror: every write waits for every leg."""
     folder: str | None = None
-    """Where the legs' files are made; a new folder in it. The system's temporary one without."""
+    """Parent of the new directory of the legs' files. By default the system's temporary
+    directory."""
     direct: bool = True
-    """Whether the legs bypass the page cache, which not every file system can."""
+    """True if the legs bypass the page cache, which not every file system can."""
     legs: Annotated[list[SetupLeg], Field(min_length=2, max_length=8)]
     settings: Annotated[dict[str, str | int | float | bool], Field(default_factory=dict)]
-    """hemi's own, by dotted key, as after `hemi serve --set`."""
+    """hemi's own settings by dotted key, as in `hemi serve --set`."""
 
     @field_validator("size")
     @classmethod
@@ -58,7 +59,7 @@ class Setup(Strict):
 
 
 class SetupTarget:
-    """A volume that is there only while it is measured."""
+    """A volume that exists only while it is measured."""
 
     def __init__(self, text: str, file: Path, policy: str | None, size: int | None) -> None:
         self.text = text
@@ -68,7 +69,7 @@ class SetupTarget:
         self._setup = _read(file, {key: value for key, value in changed.items() if value})
 
     def describe(self) -> Description:
-        """What the file says; nothing is made yet."""
+        """Describes the volume from its file. Creates nothing."""
         setup = self._setup
         legs = [
             f"{leg.name or f'leg {number}'} (file"
@@ -86,11 +87,11 @@ class SetupTarget:
         )
 
     def hazards(self) -> Hazards:
-        """None: its files are new."""
+        """Returns none, since its files are new."""
         return Hazards()
 
     def check(self, needs: Needs) -> None:
-        """The engines, hemi, and room for the legs."""
+        """Raises if an engine, hemi, or room for the legs is missing."""
         find_fio()
         tool.find("hemi", "HEMI", INSTALL)
         if needs.timed:
@@ -106,7 +107,7 @@ class SetupTarget:
         check_room(self.text, folder, len(self._setup.legs) * each)
 
     def open(self, seed: int) -> Driver:
-        """Makes and serves it."""
+        """Creates and serves the volume."""
         self.check(Needs())
         volume = ServedVolume(
             self._setup.size,
@@ -124,13 +125,13 @@ class SetupTarget:
             assert isinstance(driver, FioDriver)
             return _Leaving(RealDriver(driver, driver.faults), volume)
         except BaseException:
-            # Ctrl-C, too: nothing is left over.
+            # Leave nothing over, even on Ctrl-C.
             volume.remove()
             raise
 
 
 class _Leaving:
-    """A driver whose volume goes with it."""
+    """A driver that removes its volume when closed."""
 
     def __init__(self, driver: RealDriver, volume: ServedVolume) -> None:
         self.name, self.version, self.notes = driver.name, driver.version, driver.notes
@@ -141,24 +142,24 @@ class _Leaving:
 
     @property
     def capacity(self) -> int:
-        """Bytes of the volume."""
+        """Size of the volume in bytes."""
         return self._driver.capacity
 
     @property
     def block(self) -> int:
-        """Its smallest request."""
+        """Smallest request in bytes."""
         return self._driver.block
 
     def purge(self) -> Outcome:
-        """Trims it."""
+        """Trims the volume."""
         return self._driver.purge()
 
     def run(self, step: Step) -> StepResult:
-        """As on any volume."""
+        """Runs a step as on any volume."""
         return self._driver.run(step)
 
     def ceiling(self, outstanding: int) -> Ceiling | None:
-        """fio's."""
+        """Returns fio's ceiling."""
         return self._driver.ceiling(outstanding)
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ class SimulatedTarget:
 
     @staticmethod
     def named(text: str, name: str, options: dict[str, str]) -> SimulatedTarget:
-        """Of presets joined by `+`, or of a file."""
+        """Builds a target from presets joined by `+`, or from a file."""
         if name.endswith(".toml") and "+" not in name and not _is_preset(Path(name)):
             return SimulatedTarget(text, _from_file(text, Path(name), options))
         legs = [
@@ -57,11 +57,11 @@ class SimulatedTarget:
 
     @property
     def spec(self) -> str:
-        """The session's file: what a result is known by."""
+        """Text of the session's file, which identifies a result."""
         return self._spec
 
     def describe(self) -> Description:
-        """What the spec says; the capacity is known once it is open."""
+        """Describes the target from its spec. The capacity is known once it is open."""
         legs = [str(leg) for leg in self._system.get("legs", [])]
         scale = int(self._system.get("scale", 1))
         return Description(
@@ -77,11 +77,11 @@ class SimulatedTarget:
         )
 
     def hazards(self) -> Hazards:
-        """None."""
+        """Returns none."""
         return Hazards()
 
     def check(self, needs: Needs) -> None:
-        """A session that opens and is closed again."""
+        """Raises if a session cannot be opened. Closes it again."""
         refuse_freezes(self.text, needs)
         try:
             SimulatedDriver(self._spec, 1).close()
@@ -89,12 +89,12 @@ class SimulatedTarget:
             raise _refused(self.text, error.message) from error
 
     def open(self, seed: int) -> Driver:
-        """A session of its own."""
+        """Opens a session of its own."""
         return SimulatedDriver(self._spec, seed)
 
 
 def _refused(text: str, said: str) -> UsageError:
-    """hemi's own words, without the path of the session's temporary file."""
+    """Returns hemi's own message, without the path of the session's temporary file."""
     what, way_out = said.strip(), "hemi sim presets lists drives."
     found = re.fullmatch(r"error: (?:\S+/system\.toml: )?(.*?)(?:\nhint: (.*))?", what, re.DOTALL)
     if found is not None:
@@ -103,7 +103,7 @@ def _refused(text: str, said: str) -> UsageError:
 
 
 def _is_preset(path: Path) -> bool:
-    """A preset's file describes a drive, a session's a system."""
+    """Returns true for a preset's file, which describes a drive. A session's describes a system."""
     try:
         return "system" not in tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError):
@@ -124,6 +124,6 @@ def _from_file(text: str, path: Path, options: dict[str, str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """As a TOML string."""
+    """Returns the text as a TOML string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

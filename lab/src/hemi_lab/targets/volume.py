@@ -22,14 +22,14 @@ from hemi_lab.targets.nbd import check_export, export_driver, export_hazards
 from hemi_lab.targets.volume_faults import VolumeFaults
 
 _EVERY_SECONDS = 1.0
-"""Between one status and the next."""
+"""Time between two queries of the status."""
 
 _CLOSELY_SECONDS = 0.2
-"""As often as that changes, about: hemi makes one every quarter of a second."""
+"""About as often as the status changes. hemi makes one every quarter of a second."""
 
 
 class VolumeTarget:
-    """A volume that is being served, by its name or its control socket."""
+    """A served volume, named by itself or by its control socket."""
 
     def __init__(self, text: str, name: str, uri: str | None) -> None:
         self.text = text
@@ -39,18 +39,18 @@ class VolumeTarget:
         self._every = _EVERY_SECONDS
 
     def command(self, *arguments: str) -> str:
-        """What a `hemi` command says of this volume."""
+        """Returns the output of a `hemi` command on this volume."""
         hemi = tool.find("hemi", "HEMI", INSTALL)
         return tool.run([hemi, *arguments, *self._named]).output
 
     def status(self) -> dict[str, Any]:
-        """The volume's status."""
+        """Returns the volume's status."""
         status: dict[str, Any] = json.loads(self.command("status", "--json"))
         return status
 
     @contextmanager
     def closely(self) -> Iterator[None]:
-        """Steps that begin meanwhile are watched as often as the status changes."""
+        """Samples steps that begin meanwhile as often as the status changes."""
         self._every = _CLOSELY_SECONDS
         try:
             yield
@@ -61,7 +61,7 @@ class VolumeTarget:
         if self._uri:
             return self._uri
         if "/" in self.path and self.path.endswith(".sock"):
-            # The default export is beside the control socket.
+            # The default export lies beside the control socket.
             return f"nbd+unix:///?socket={self.path.removesuffix('.sock')}.nbd"
         raise UsageError(
             f"target {self.text!r}: where its export is, is not known",
@@ -69,7 +69,7 @@ class VolumeTarget:
         )
 
     def describe(self) -> Description:
-        """The volume and its legs, as its status has them."""
+        """Describes the volume and its legs from its status."""
         status = self.status()
         return Description(
             self.text,
@@ -82,13 +82,14 @@ class VolumeTarget:
         )
 
     def hazards(self) -> Hazards:
-        """Other clients; data."""
+        """Returns a hazard for connected clients and for data."""
         connected = int(self.status()["clients"]["connections"]["open"])
         in_use = [f"{connected} clients are connected to it"] if connected else []
         return Hazards(in_use, export_hazards(self._export()).holds)
 
     def check(self, needs: Needs) -> None:
-        """The engines, the export, and legs that may be frozen if the plan does so."""
+        """Raises if an engine or the export is missing, or a leg the plan freezes may not be
+        frozen."""
         check_export(self._export(), needs)
         if needs.freezes:
             faults = VolumeFaults(self)
@@ -96,12 +97,12 @@ class VolumeTarget:
             faults.check()
 
     def open(self, seed: int) -> Driver:
-        """fio's nbd engine, with the status beside it every second."""
+        """Opens it with fio's nbd engine, and samples the status every second."""
         return export_driver(self._export(), self._watch, VolumeFaults(self))
 
     @contextmanager
     def _watch(self) -> Iterator[Callable[[], pl.DataFrame]]:
-        """Asks for the status every second until the step ends."""
+        """Samples the status regularly until the step ends."""
         every = self._every
         begun = time.monotonic()
         seen: list[tuple[float, dict[str, Any]]] = [(0.0, self.status())]
@@ -112,7 +113,7 @@ class VolumeTarget:
                 try:
                     seen.append((time.monotonic() - begun, self.status()))
                 except (ToolError, LabError, ValueError):
-                    continue  # A status that is missing leaves a gap, and the load goes on.
+                    continue  # A missing status leaves a gap, and the load goes on.
 
         thread = threading.Thread(target=ask, name="status", daemon=True)
         thread.start()
@@ -124,7 +125,7 @@ class VolumeTarget:
 
 
 def causes(seen: list[tuple[float, dict[str, Any]]]) -> pl.DataFrame:
-    """What happened between one status and the next."""
+    """Returns the changes between consecutive statuses, one row for each figure."""
     rows: list[tuple[float, float, int | None, str, float]] = []
     for (start, before), (end, after) in pairwise(seen):
         length = end - start
@@ -159,11 +160,12 @@ def causes(seen: list[tuple[float, dict[str, Any]]]) -> pl.DataFrame:
 def _answers(
     kind: str, before: dict[str, Any] | None, after: dict[str, Any], length: float
 ) -> dict[str, float]:
-    """How many reads or writes a leg answered, and how soon; no time where it answered none."""
+    """Returns a leg's rate of reads or writes and their mean latency, which is absent if there are
+    none."""
     now = after[f"{kind}s"]["total"]
     then = before[f"{kind}s"]["total"] if before else {"count": 0, "mean_ns": 0}
     if now["count"] < then["count"]:
-        then = {"count": 0, "mean_ns": 0}  # It began anew.
+        then = {"count": 0, "mean_ns": 0}  # It restarted.
     count = now["count"] - then["count"]
     if not count:
         return {f"{kind}s_per_second": 0.0}
@@ -172,7 +174,7 @@ def _answers(
 
 
 def _grown(before: dict[str, Any] | None, after: dict[str, Any], key: str) -> float:
-    """By how much a count grew; one that began anew counts from zero."""
+    """Returns the growth of a counter. One that restarted counts from zero."""
     now = float(after.get(key) or 0)
     then = float((before or {}).get(key) or 0)
     return now - then if now >= then else now

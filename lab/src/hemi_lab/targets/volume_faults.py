@@ -1,4 +1,4 @@
-"""Faults of a hemi volume's legs: `hemi inject`, inside hemi and before the drive."""
+"""Faults of a hemi volume's legs by `hemi inject`, inside hemi and before the drive."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ from hemi_lab.steps import StallPhase
 _ASK_SECONDS = 0.2
 
 _NO_LEG = 255
-"""Above every slot."""
+"""A number above every slot."""
 
 _WAY_OUT = "Serve the volume with --allow-inject, or take setup:FILE.toml."
 
 
 class Served(Protocol):
-    """What is needed of a volume."""
+    """The interface of a volume that faults need."""
 
     def command(self, *arguments: str) -> str:
-        """What a `hemi` command says of this volume."""
+        """Returns the output of a `hemi` command on this volume."""
 
     def status(self) -> dict[str, Any]:
-        """Its status."""
+        """Returns the volume's status."""
 
     def closely(self) -> AbstractContextManager[None]:
-        """Has it watched closely."""
+        """Samples the status closely meanwhile."""
 
 
 class VolumeFaults:
-    """The legs of a volume that is served with `--allow-inject`."""
+    """Faults of a volume that is served with `--allow-inject`."""
 
     def __init__(self, volume: Served) -> None:
         self._volume = volume
 
     def legs(self) -> list[int]:
-        """Slots of the legs that are in."""
+        """Returns the slots of the legs that are in."""
         return [int(leg["leg"]) for leg in self._volume.status()["legs"] if leg["state"] != "out"]
 
     def check(self) -> None:
-        """Raises if the volume refuses faults. Lays none: no volume has the leg it names."""
+        """Raises if the volume refuses faults. Injects none, since no volume has the leg it
+        names."""
         try:
             self._volume.command("inject", "--leg", str(_NO_LEG), "--freeze", "1ms")
         except ToolError as error:
@@ -49,7 +50,7 @@ class VolumeFaults:
                 raise LabError(f"no leg can be frozen: {error.what}", _WAY_OUT) from error
 
     def freeze(self, leg: int, seconds: float) -> None:
-        """`hemi inject --freeze`."""
+        """Freezes a leg with `hemi inject --freeze`."""
         duration = f"{seconds * 1e3:.0f}ms"
         try:
             self._volume.command("inject", "--leg", str(leg), "--freeze", duration)
@@ -60,7 +61,7 @@ class VolumeFaults:
             ) from error
 
     def stall(self, leg: int, phases: tuple[StallPhase, ...], seed: int) -> None:
-        """`hemi inject --stall`."""
+        """Stalls a leg's requests with `hemi inject --stall`."""
         options = [option for phase in phases for option in ("--stall", stall_option(phase))]
         try:
             self._volume.command("inject", "--leg", str(leg), *options, "--seed", str(seed))
@@ -68,17 +69,18 @@ class VolumeFaults:
             raise LabError(f"leg {leg} cannot be stalled: {error.what}", _WAY_OUT) from error
 
     def clear(self, leg: int) -> None:
-        """A freeze and a stall of no length take the place of those that last. Requests that stall
-        already keep their time."""
+        """Ends a freeze and a stall by replacing them with ones of no length.
+
+        Requests that stall already keep their time."""
         try:
             self._volume.command("inject", "--leg", str(leg), "--freeze", "1ms")
             self._volume.command("inject", "--leg", str(leg), "--stall", "for:1ns")
         except ToolError:
-            # It does not answer, or is gone: then so is the fault.
+            # The volume does not answer or is gone, and so is the fault.
             return
 
     def settle(self, seconds: float) -> bool:
-        """Every leg that is in is healthy and owes nothing."""
+        """Waits until every leg that is in is healthy and owes nothing."""
         until = time.monotonic() + seconds
         while True:
             legs = self._volume.status()["legs"]
@@ -89,15 +91,15 @@ class VolumeFaults:
             time.sleep(_ASK_SECONDS)
 
     def closely(self) -> AbstractContextManager[None]:
-        """The status as often as it changes."""
+        """Samples the status as often as it changes."""
         return self._volume.closely()
 
 
 def stall_option(phase: StallPhase) -> str:
-    """A phase as `hemi inject --stall` takes it."""
+    """Returns a phase as `hemi inject --stall` takes it."""
     length = f"for:{phase.seconds * 1e9:.0f}ns"
     if not (phase.reads or phase.writes):
         return length
-    # In millionths, which is as fine as hemi takes them.
+    # In millionths, hemi's own precision.
     shares = f"reads:{phase.reads:.6f},writes:{phase.writes:.6f}"
     return f"{shares},by:{phase.delay * 1e9:.0f}ns,{length}"

@@ -1,5 +1,4 @@
-"""The fio driver: one short job for each step; what the steps have to do with each other is
-the lab's to know."""
+"""The fio driver: one short job for each step. The relations of steps are the lab's matter."""
 
 from __future__ import annotations
 
@@ -27,14 +26,14 @@ INSTALL = "Install fio (Debian: apt-get install fio), or name it with HEMI_LAB_F
 _CEILING_SECONDS = 2.0
 
 _FINE_SECONDS = 0.1
-"""Length of an interval of a step with a fault."""
+"""Length of an interval in a step with a fault."""
 
 CauseWatch = Callable[[], AbstractContextManager[Callable[[], pl.DataFrame]]]
-"""Watches a target while a step runs; what the context gives is asked afterwards."""
+"""Samples a target while a step runs. The context's function returns the samples afterwards."""
 
 
 def find_fio() -> str:
-    """fio's path."""
+    """Returns fio's path."""
     return tool.find("fio", "HEMI_LAB_FIO", INSTALL)
 
 
@@ -63,20 +62,20 @@ class FioDriver:
 
     @property
     def capacity(self) -> int:
-        """Bytes of the destination."""
+        """Size of the destination in bytes."""
         return self.destination.capacity
 
     @property
     def block(self) -> int:
-        """The destination's smallest request."""
+        """Smallest request of the destination."""
         return self.destination.block
 
     def purge(self) -> Outcome:
-        """What the target can do about what was written before."""
+        """Purges as the target can."""
         return self._purge()
 
     def run(self, step: Step) -> StepResult:
-        """One job, its JSON and its logs."""
+        """Runs one job and reads its JSON and its logs."""
         if step.load is None:
             return idle(step.seconds or 0.0)
         if not isinstance(step.load, Load):
@@ -121,7 +120,7 @@ class FioDriver:
         )
 
     def ceiling(self, outstanding: int) -> Ceiling | None:
-        """fio's own limit: one thread against its null engine."""
+        """Measures fio's own limit: one thread against its null engine."""
         finished, folder, command = self._fio_run(job.null_job(outstanding, _CEILING_SECONDS))
         found = _first_job(folder / "out.json", finished.interrupted, command)
         if found is None:
@@ -138,8 +137,10 @@ class FioDriver:
         self._folder.cleanup()
 
     def _fio_run(self, text: str) -> tuple[tool.Finished, Path, list[str]]:
-        """Runs a job file. The command that is kept has the job on its command line, so that it
-        can be run again without the file."""
+        """Runs a job file.
+
+        The returned command has the job on its command line, so that it can be repeated without the
+        file."""
         self._steps += 1
         folder = Path(self._folder.name) / str(self._steps)
         folder.mkdir()
@@ -155,8 +156,9 @@ class FioDriver:
 
 
 def probe_engine(options: dict[str, str], capacity: int, block: int) -> tuple[str, list[str]]:
-    """The best engine that works here: io_uring, then libaio, then psync. A sandbox or an old
-    kernel may not have the first, and says so only when asked."""
+    """Returns the best engine that works here: io_uring, libaio or psync.
+
+    A sandbox or an old kernel may lack the first, and says so only when asked."""
     refused = []
     for engine in ("io_uring", "libaio", "psync"):
         destination = job.Destination(options, engine, capacity, block)
@@ -184,7 +186,7 @@ thread=1
 
 
 def idle(seconds: float) -> StepResult:
-    """Nothing, for a time of the wall clock."""
+    """Sleeps for a time of the wall clock."""
     begun = time.monotonic()
     interrupted = False
     try:

@@ -1,7 +1,7 @@
-"""fio on many hosts at once: a `fio --server` on each, one client here, bins merged.
+"""fio on several hosts at once: a `fio --server` on each, one client here, merged bins.
 
-fio's own sum over clients has no bins, and percentiles of several hosts cannot be had from their
-percentiles: each host's bins are taken from its part of the JSON, and merged here."""
+fio's own sum over clients has no bins, and percentiles of several hosts do not follow from those of
+each. So each host's bins are taken from its part of the JSON and merged here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hemi_lab.steps import (
 from hemi_lab.workload import Load
 
 PORT = 8765
-"""fio's own."""
+"""fio's own port."""
 
 _ENGINES = ("io_uring", "libaio", "psync")
 _HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::(\d{1,5}))?")
@@ -41,19 +41,19 @@ _HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::(\d{1,5}))?")
 
 @dataclass(frozen=True)
 class Host:
-    """Where a `fio --server` listens."""
+    """The address of a `fio --server`."""
 
     name: str
     port: int = PORT
 
     @property
     def client(self) -> str:
-        """As fio takes it."""
+        """The host as fio's option."""
         return f"--client={self.name},{self.port}"
 
 
 def parse_hosts(texts: Sequence[str]) -> list[Host]:
-    """`name`, `name:port` or an IPv4 address, each once."""
+    """Parses hosts given as `name`, `name:port` or an IPv4 address, each once."""
     found = []
     for text in texts:
         match = _HOST.fullmatch(text)
@@ -72,7 +72,7 @@ def parse_hosts(texts: Sequence[str]) -> list[Host]:
 
 
 class HostsDriver:
-    """The same load on every host, at the same time."""
+    """The same load on every host at the same time."""
 
     name = "fio"
 
@@ -89,20 +89,20 @@ class HostsDriver:
 
     @property
     def capacity(self) -> int:
-        """Bytes of each host's target together."""
+        """Total size of all hosts' targets in bytes."""
         return self._destination.capacity * len(self._hosts)
 
     @property
     def block(self) -> int:
-        """The smallest request."""
+        """Smallest request."""
         return self._destination.block
 
     def purge(self) -> Outcome:
-        """fio's protocol has none."""
+        """Does nothing, since fio's protocol has no purge."""
         return Outcome(False, "what the hosts have cannot be purged from here")
 
     def run(self, step: Step) -> StepResult:
-        """One job for each host, its own seed in each; everything they counted together."""
+        """Runs one job on each host, each with a seed of its own, and merges the results."""
         if step.load is None:
             return idle(step.seconds or 0.0)
         if not isinstance(step.load, Load):
@@ -113,7 +113,7 @@ class HostsDriver:
         texts: list[str] = []
         notes: list[str] = []
         for number in range(len(self._hosts)):
-            # Hosts that share a target would else all ask for the same blocks in turn.
+            # Without this, hosts that share a target would all ask for the same blocks in turn.
             seed = step.seed + number * 0x9E3779B9
             text, notes = job.job(self._destination, step.load, seed, step.seconds, amount)
             texts.append(text)
@@ -130,7 +130,7 @@ class HostsDriver:
         whole = operations["all"].moments
         charted = int(intervals.filter(pl.col("operation") == "all")["count"].sum())
         if charted != whole.count:
-            # A fio whose server makes its log in another way than those known.
+            # The fio of a host writes its log in an unknown form.
             notes.append(
                 f"the hosts' logs second by second have {charted:,} requests, their results "
                 f"{whole.count:,}: figures are of the results"
@@ -150,17 +150,17 @@ class HostsDriver:
         )
 
     def ceiling(self, outstanding: int) -> Ceiling | None:
-        """`None`: what this machine can do says nothing of the hosts."""
+        """Returns `None`: the limit of this machine says nothing of the hosts."""
         return None
 
     def close(self) -> None:
-        """Removes job files and logs; the servers are not the lab's to end."""
+        """Removes job files and logs. The servers belong to the user."""
         self._folder.cleanup()
 
     def _parts(
         self, path: Path, finished: tool.Finished, command: list[str]
     ) -> list[dict[str, Any]] | None:
-        """Each host's part, in the hosts' order; `None` where the interruption left none."""
+        """Returns each host's part, in the hosts' order, or `None` if an interruption left none."""
         try:
             clients = output.parse(path.read_text())["client_stats"]
         except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
@@ -194,8 +194,9 @@ class HostsDriver:
         return parts
 
     def _probed(self, options: dict[str, str], capacity: int, block: int) -> job.Destination:
-        """With the best engine that works on every host; the file is laid out where it is not
-        there yet."""
+        """Returns a destination with the best engine that works on every host.
+
+        The probe lays out the file on hosts that lack it."""
         refused: list[ToolError] = []
         for engine in _ENGINES:
             text = "\n".join(
@@ -246,7 +247,7 @@ def _listed(hosts: list[Host]) -> str:
 
 
 def merged(parts: Any) -> dict[str, Operation]:
-    """Every host's operations together: counts and bytes add up, bins merge."""
+    """Merges every host's operations: counts and bytes add up, bins merge."""
     known: dict[str, list[Operation]] = {}
     for part in parts:
         for kind, operation in part.items():
@@ -262,7 +263,7 @@ def merged(parts: Any) -> dict[str, Operation]:
 
 
 def _intervals(folder: Path, hosts: list[Host], parts: list[dict[str, Any]]) -> pl.DataFrame:
-    """Second by second over all hosts. Their seconds begin together: fio starts its clients at
+    """Returns the seconds summed over all hosts. They begin together, as fio starts its clients at
     one moment."""
     frames = []
     for host, part in zip(hosts, parts, strict=True):
@@ -282,6 +283,6 @@ def _intervals(folder: Path, hosts: list[Host], parts: list[dict[str, Any]]) -> 
         length = float(group["length_seconds"].to_numpy().max())
         rows.append((start, length, operation, *output.together(group)))
     frame = pl.DataFrame(rows, schema=INTERVALS, orient="row")
-    # Of one second, one length: it is what `all` is grouped by.
+    # Within a second all rows have one length, by which `all` is grouped.
     longest = pl.col("length_seconds").max().over("start_seconds")
     return output.with_all(frame.with_columns(longest).sort("start_seconds", "operation"))

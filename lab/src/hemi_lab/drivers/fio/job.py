@@ -1,4 +1,4 @@
-"""A step as a fio job file. Written for fio 3.33 and what came after."""
+"""Writes a step as a fio job file, for fio 3.33 and later."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ LOGS = "hemi"
 
 @dataclass(frozen=True)
 class Destination:
-    """Where fio's requests go."""
+    """The destination of fio's requests."""
 
     options: Mapping[str, str]
-    """fio's own: `filename` and `direct`, or `uri`."""
+    """fio's own options: `filename` and `direct`, or `uri`."""
     engine: str
     capacity: int
     block: int
 
 
 def file_name(path: Path) -> str:
-    """A path as fio's `filename` takes it: a bare colon would part two files."""
+    """Returns a path for fio's `filename`, in which a bare colon would separate two files."""
     return str(path).replace(":", "\\:")
 
 
 def fitting_mix(load: Load, block: int) -> tuple[list[WeightedSize], list[str]]:
-    """The sizes as multiples of the target's block, and a note where that changed any."""
+    """Returns the sizes as multiples of the target's block, and a note if that changed any."""
     mix: dict[int, int] = {}
     for part in load.mix():
         size = -(-part.size // block) * block
@@ -50,8 +50,10 @@ def job(
     amount: int | None = None,
     every_request: bool = False,
 ) -> tuple[str, list[str]]:
-    """The job file's text, and notes of what could not be as asked. With `every_request` the
-    latency log has a line for each, at the time of day, and there is no histogram log."""
+    """Returns the job file's text, and notes of what could not be done as asked.
+
+    With `every_request` the latency log has a line for each request, at the time of day, and there
+    is no histogram log."""
     mix, notes = fitting_mix(load, destination.block)
     span = int(destination.capacity * load.span_percent / 100)
     span -= span % max(part.size for part in mix)
@@ -63,7 +65,7 @@ def job(
         "randseed": str(seed & 0xFFFFFFFFFFFFFFFF or 1),
         "norandommap": "1",
         "random_generator": "tausworthe64",
-        # Latencies as bins: of the whole request, and (what histogram logs need) of its device.
+        # Latencies as bins: of the whole request, and of its device, which histogram logs need.
         "clat_percentiles": "1",
         "lat_percentiles": "1",
         "log_avg_msec": "1000",
@@ -84,7 +86,7 @@ def job(
         zones = ":".join(f"{zone.accesses:g}/{zone.space:g}" for zone in load.zones)
         options["random_distribution"] = f"zoned:{zones}"
     if load.pattern == "sequential" and load.threads > 1:
-        # Each thread its own stretch, so that no thread reads what another has just read.
+        # Each thread has a stretch of its own, so that no thread reads what another has just read.
         stretch = span // load.threads
         stretch -= stretch % max(part.size for part in mix)
         options |= {"size": str(stretch), "offset_increment": str(stretch)}
@@ -93,7 +95,8 @@ def job(
     if seconds is not None:
         options["runtime"] = f"{max(seconds, 0.1) * 1000:.0f}ms"
         if amount is None:
-            # With an amount the time is only its limit: time_based would write until it is over.
+            # With an amount the time is only its limit. With time_based it would write all that
+            # time.
             options["time_based"] = "1"
     if amount is not None:
         options["io_size"] = str(max(amount // load.threads, max(part.size for part in mix)))
@@ -107,7 +110,7 @@ def _direction(load: Load) -> dict[str, str]:
         return {"rw": f"{random}read"}
     if load.read_percent == 0:
         return {"rw": f"{random}write"}
-    # fio takes whole percents: no plan has others.
+    # fio takes whole percents, and no plan has others.
     return {"rw": f"{random}rw", "rwmixread": str(round(load.read_percent))}
 
 
@@ -116,7 +119,7 @@ def _sizes(mix: list[WeightedSize]) -> dict[str, str]:
         return {"bs": str(mix[0].size)}
     total = sum(part.weight for part in mix)
     shares = [part.weight * 100 // total for part in mix]
-    # fio wants whole percents that make 100: what rounding left goes to the largest shares.
+    # fio wants whole percents that make 100, so the largest remainders get what rounding left.
     by_loss = sorted(range(len(mix)), key=lambda n: -(mix[n].weight * 100 % total))
     for n in by_loss[: 100 - sum(shares)]:
         shares[n] += 1
@@ -125,7 +128,7 @@ def _sizes(mix: list[WeightedSize]) -> dict[str, str]:
 
 
 def null_job(outstanding: int, seconds: float) -> str:
-    """fio against its own `null` engine: what the generator can do at most."""
+    """Returns a job against fio's own `null` engine, which shows the generator's limit."""
     options = {
         "ioengine": "null",
         "size": "1g",

@@ -1,4 +1,4 @@
-"""fio's JSON and its logs as a step's result."""
+"""Reads fio's JSON and its logs into a step's result."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from hemi_lab.statistics.histogram import (
 from hemi_lab.steps import INTERVALS, Operation
 
 _SLIVER = 0.02
-"""Seconds: what is shorter is no interval of its own, but part of the one before."""
+"""Seconds. A shorter interval is part of the one before."""
 
 _DIRECTIONS = {0: "read", 1: "write"}
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The JSON object in fio's output, which may have warnings before it."""
+    """Parses the JSON object in fio's output, which may have warnings before it."""
     begin = text.find("{")
     if begin < 0:
         raise ValueError("no JSON in fio's output")
@@ -37,7 +37,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def operations(job: dict[str, Any]) -> dict[str, Operation]:
-    """Reads, writes and all together, of one job of the JSON (the group's, as reported)."""
+    """Returns reads, writes and all together of one job of the JSON (the group's, as reported)."""
     found: dict[str, Operation] = {}
     for kind in _DIRECTIONS.values():
         part = job.get(kind, {})
@@ -59,7 +59,7 @@ def operations(job: dict[str, Any]) -> dict[str, Operation]:
 
 
 def issued_and_completed(job: dict[str, Any]) -> tuple[int, int]:
-    """What fio counted when it issued, and when it had measured the end of each."""
+    """Returns fio's counts of issued requests and of those whose end it measured."""
     parts = [job.get(kind, {}) for kind in _DIRECTIONS.values()]
     issued = sum(int(part.get("total_ios", 0)) for part in parts)
     completed = sum(int(part.get("lat_ns", {}).get("N", 0)) for part in parts)
@@ -68,19 +68,20 @@ def issued_and_completed(job: dict[str, Any]) -> tuple[int, int]:
 
 
 def seconds(job: dict[str, Any]) -> float:
-    """How long requests were made: the longest direction's, in seconds."""
+    """Returns the seconds in which requests were made, of the longest direction."""
     return max(int(job.get(kind, {}).get("runtime", 0)) for kind in _DIRECTIONS.values()) / 1000
 
 
 def intervals(folder: Path, job: dict[str, Any], from_server: bool = False) -> pl.DataFrame:
-    """Second by second. Count, mean and standard deviation are from the histogram log's bins
-    (each at most 1.6 % wide), the maximum from the latency log; bytes are the requests times
-    their mean size in the step (the bandwidth log has maxima where the latency log has, in fio
-    before 3.37).
+    """Returns the intervals, one for each second.
 
-    fio does not write the last window of its histogram log. Bins of the whole run are in the
-    JSON, so that window is what the others leave of them. A log that came `from_server` is first
-    put right (`mended`)."""
+    Count, mean and standard deviation come from the bins of the histogram log, each at most 1.6 %
+    wide. The maximum comes from the latency log. Bytes are the requests times their mean size in
+    the step, since the bandwidth log of fio before 3.37 has maxima where the latency log has.
+
+    fio does not write the last window of its histogram log. The JSON has the bins of the whole
+    run, so that window is their difference. A log that came `from_server` is first corrected
+    (`mended`)."""
     whole = seconds(job)
     rows: list[dict[str, Any]] = []
     maxima = _maxima(folder)
@@ -116,7 +117,7 @@ def intervals(folder: Path, job: dict[str, Any], from_server: bool = False) -> p
 
 
 def with_all(frame: pl.DataFrame) -> pl.DataFrame:
-    """With a row `all` for each interval, merged from those of its operations."""
+    """Adds a row `all` to each interval, merged from those of its operations."""
     rows = []
     for (start, length), group in frame.group_by(
         "start_seconds", "length_seconds", maintain_order=True
@@ -127,8 +128,10 @@ def with_all(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def together(rows: pl.DataFrame) -> tuple[int, int, float, float, float]:
-    """Count, bytes, mean, maximum and standard deviation of intervals of the same time taken as
-    one: what stands behind `operation` in a row."""
+    """Merges intervals of the same time.
+
+    Returns count, bytes, mean, maximum and standard deviation, in the order of the columns after
+    `operation`."""
     moments = Moments.merged(
         Moments(
             row["count"],
@@ -148,7 +151,7 @@ def together(rows: pl.DataFrame) -> tuple[int, int, float, float, float]:
 
 
 def _second(milliseconds: int) -> int:
-    """The second that a log's line closes: it is written a little after its end."""
+    """Returns the second that a log's line closes. The line is written a little after its end."""
     return max(0, round(milliseconds / 1000) - 1)
 
 
@@ -169,13 +172,13 @@ def _histograms(folder: Path, direction: int, from_server: bool) -> dict[int, Hi
 
 
 def mended(lines: list[list[int]]) -> list[list[int]]:
-    """A thread's windows, of the lines that `fio --server` sends for them.
+    """Returns a thread's windows from the lines that `fio --server` sends for them.
 
-    A server makes windows of fio's growing counts by taking the one before from each, in place,
-    so that from the second on what it takes is no count any more but a window
-    (`__fio_append_iolog_gz_hist` in server.c, in 3.33 to 3.42 at least). A line is what was counted
-    until then less the line before, and a window is a line less the one two before. Lines of a
-    server that does it right make no sense read so: they are left as they are."""
+    A server makes windows of fio's growing counts by subtracting the previous line from each, in
+    place. From the second line on, the previous line is no longer a count but a window
+    (`__fio_append_iolog_gz_hist` in server.c, in 3.33 to 3.42 at least). So a line is the count
+    less the line before, and a window is a line less the one two before. Lines of a correct server
+    make no sense read this way, and are left as they are."""
     if len(lines) < 3:
         return lines
     whole = np.array(lines, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""fio's latency log with a line for each request."""
+"""Reads fio's latency log with a line for each request."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from hemi_lab.drivers.fio.job import LOGS
 from hemi_lab.steps import RECORDS
 
 _COLUMNS = ("milliseconds", "nanoseconds", "direction", "bytes")
-"""The first of a line; what follows differs between versions of fio."""
+"""First columns of a line. The others differ between versions of fio."""
 
 _KINDS = {0: "read", 1: "write", 2: "trim"}
 
 
 def records(folder: Path) -> tuple[pl.DataFrame, float]:
-    """Every request, from the first on, and when that went (seconds since 1970). Of ends the
-    millisecond is known, of latencies the nanosecond."""
+    """Returns every request, and the start of the first in seconds since 1970.
+
+    Ends are known to the millisecond, latencies to the nanosecond."""
     parts = [
         _columns(pl.read_csv(path, has_header=False, infer_schema=False))
         for path in sorted(folder.glob(f"{LOGS}_lat.*.log"))
@@ -39,7 +40,7 @@ def records(folder: Path) -> tuple[pl.DataFrame, float]:
 
 
 def _columns(log: pl.DataFrame) -> pl.DataFrame:
-    """Numbers; fio writes a space after each comma."""
+    """Returns the columns as numbers. fio writes a space after each comma."""
     return log.select(
         pl.col(log.columns[number]).str.strip_chars().cast(pl.Int64).alias(name)
         for number, name in enumerate(_COLUMNS)
