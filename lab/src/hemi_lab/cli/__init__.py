@@ -1,4 +1,4 @@
-"""The command `hemi-lab`. Each command is a module of this folder with a `register`."""
+"""The command `hemi-lab`. Each command is a module of this directory with a `register`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ for module in sorted(found.name for found in iter_modules(__path__)):
 
 
 def main() -> None:
-    """Runs the command; failures are said with their way out."""
+    """Runs the command. Failures are printed with their way out."""
     try:
         app()
     except LabError as error:
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def fail(error: LabError) -> None:
-    """Says what is wrong and what to do, and ends with its exit status."""
+    """Prints an error and its way out, and exits with its status."""
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     console.print(f"error: {error.what}")
     if error.way_out:

@@ -1,4 +1,4 @@
-"""`hemi-lab compare`: by how much targets differ, and how surely."""
+"""`hemi-lab compare`: differences of targets, with confidence intervals."""
 
 from __future__ import annotations
 

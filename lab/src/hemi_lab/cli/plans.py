@@ -1,4 +1,4 @@
-"""`hemi-lab plans`: what plans there are, and what one does."""
+"""`hemi-lab plans`: lists the plans, or shows one."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def run(
         _dry_run(chosen, named(), wipe or [], time_scale, console)
         return
     for number in range(1, repeat + 1):
-        # What the last run wrote is its own to write over.
+        # The data of the previous run belong to this one, which may overwrite them.
         known = named()
         own = safety.paths(known) if number > 1 else []
         known.describe()
@@ -118,7 +118,7 @@ def run(
 
 
 def _placed(plan: Plan, second: str | None, hosts: list[str] | None) -> Plan:
-    """A plan of databases with the placements that its targets allow."""
+    """Returns a plan of databases with the placements that its targets allow."""
     if not plan.of_databases:
         if second is not None:
             raise UsageError(

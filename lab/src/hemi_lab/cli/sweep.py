@@ -85,7 +85,7 @@ def sweep(
 
 
 def seeds_of(text: str | None) -> list[int]:
-    """`1-10`, `1,5,9`, or both; each once."""
+    """Returns the seeds of `1-10`, `1,5,9`, or both, each once."""
     if text is None:
         return []
     found: dict[int, None] = {}
@@ -104,7 +104,7 @@ def seeds_of(text: str | None) -> list[int]:
 
 def _print(rows: list[dict[str, object]], values: dict[str, object]) -> None:
     table = Table(box=None)
-    # The last part of a dotted key tells enough, where no two are alike.
+    # The last part of a dotted key is enough if it is unique.
     last = [key.rsplit(".", 1)[-1] for key in values]
     names = [
         short if last.count(short) == 1 else key for short, key in zip(last, values, strict=True)
@@ -122,7 +122,7 @@ def _print(rows: list[dict[str, object]], values: dict[str, object]) -> None:
             *("–" if value is None else shown_time(_number(value)) for value in seconds),
         )
     console = Console()
-    # Nobody reads a file's lines cut short.
+    # A file's lines are never cut to the width of a terminal.
     Console(width=console.width if console.is_terminal else 200).print(table)
 
 

@@ -1,4 +1,4 @@
-"""`hemi-lab tco`: what drives cost to buy and to run."""
+"""`hemi-lab tco`: the cost of buying and running drives."""
 
 from __future__ import annotations
 

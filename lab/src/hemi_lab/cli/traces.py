@@ -1,4 +1,4 @@
-"""`hemi-lab traces`: what large traces are like, on local processes or on Ray."""
+"""`hemi-lab traces`: properties of large traces, on local processes or on Ray."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _bytes(files: list[Path]) -> int | None:
 
 def _print(found: list[Trace], figures: list[Row], console: Console) -> None:
     plain = Console(highlight=False, markup=False, soft_wrap=True)
-    # Nobody reads a file's lines cut short.
+    # A file's lines are never cut to the width of a terminal.
     wide = Console(width=max(200, plain.width), highlight=False, markup=False)
     for trace in found:
         own = [row for row in figures if row["trace"] == trace.name]

@@ -1,4 +1,4 @@
-"""What is said of two sides: each figure's difference, and how surely."""
+"""The figures of two sides with their differences and confidence intervals."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a point, of A and of another side."""
+    """One figure of a point, for A and another side."""
 
     name: str
     kind: Kind
     a: float | None
     b: float | None
     difference: float | None
-    """B against A as a share of A: 0.1 is 10 % more. `None` where a side has no such figure."""
+    """Difference of B from A as a share of A: 0.1 is 10 % more. `None` if a side lacks the
+    figure."""
     low: float
     high: float
     verdict: Literal["more", "less", "noise", "unknown"]
 
     @property
     def better(self) -> bool | None:
-        """Whether B is: more throughput or less latency; `None` inside the noise."""
+        """True if B has more throughput or less latency, `None` inside the noise."""
         if self.verdict not in ("more", "less"):
             return None
         return (self.verdict == "less") if self.kind == "time" else (self.verdict == "more")
 
     def said(self) -> str:
-        """For a person: the verdict in words."""
+        """Returns the verdict in words."""
         if self.verdict == "noise":
             return "inside the noise"
         if self.verdict == "unknown":
@@ -71,23 +72,23 @@ class Compared:
     rounds: tuple[int, int]
     figures: list[Figure]
     freeze: bool = False
-    """Whether the figures are of the requests around a freeze, and not of the whole step."""
+    """True if the figures are of the requests around a freeze, not of the whole step."""
 
     @property
     def label(self) -> str:
-        """What a reader tells it by, within its test."""
+        """Name of the point for readers, unique in its test."""
         return f"{self.point[1]}: around the freeze" if self.freeze else self.point[1]
 
 
 def basis_of(a: int, b: int) -> Basis:
-    """Where intervals come from with so many runs of each side."""
+    """Returns the method of the intervals for these numbers of runs."""
     if min(a, b) == 1:
         return "within"
     return "pairs" if a == b else "runs"
 
 
 def compared(a: Side, b: Side, level: float = LEVEL, seed: int = 1) -> list[Compared]:
-    """Every load that both sides have."""
+    """Compares every load that both sides have."""
     found = []
     for point, of_a in a.points.items():
         of_b = b.points.get(point)
@@ -100,11 +101,11 @@ def compared(a: Side, b: Side, level: float = LEVEL, seed: int = 1) -> list[Comp
         )
         quantiles = QUANTILES
         if of_a[0].transactions:
-            # Bytes of a transaction are not known.
+            # The bytes of a transaction are not known.
             rates = [replace(rates[0], name="tps")]
             quantiles = OF_DATABASES
         if of_a[0].scans:
-            # Few and long: how long one takes is all there is.
+            # Scans are few and long, so their time is the only figure.
             mean = replace(_mean(of_a, of_b, basis, level), name="scan")
             found.append(Compared(point, basis, (len(of_a), len(of_b)), [mean]))
             continue
@@ -124,7 +125,7 @@ def compared(a: Side, b: Side, level: float = LEVEL, seed: int = 1) -> list[Comp
 def over_runs(
     a: list[float | None], b: list[float | None], basis: Basis, level: float
 ) -> Difference | None:
-    """Of one value for each run; `None` where a run has none, or none that has a ratio."""
+    """Compares one value of each run. `None` if a run lacks it or has no ratio."""
     if any(value is None or value <= 0 for value in (*a, *b)):
         return None
     known_a = [value for value in a if value is not None]
@@ -138,7 +139,7 @@ def over_runs(
 def figure_of(
     name: str, kind: Kind, a: float | None, b: float | None, found: Difference | None
 ) -> Figure:
-    """A figure with the values that are shown of it, and what is known of their difference."""
+    """Returns a figure with its shown values and the verdict on their difference."""
     if found is None:
         plain = b / a - 1 if a and b else None
         return Figure(name, kind, a, b, plain, math.nan, math.nan, "unknown")
@@ -205,15 +206,17 @@ def _percentile(
 
 
 def _widened(found: Difference, a: Histogram, b: Histogram, quantile: float) -> Difference:
-    """A percentile is known to its bin and no better: runs that agree to the bin do not agree to
-    the nanosecond."""
+    """Widens an interval by the width of the bins.
+
+    A percentile is known only to its bin, so runs that agree to the bin may differ in
+    nanoseconds."""
     low = (1 + found.low) * (1 - _width(b, quantile)) - 1
     high = (1 + found.high) / (1 - _width(a, quantile)) - 1
     return Difference(found.difference, low, high)
 
 
 def _width(bins: Histogram, quantile: float) -> float:
-    """Of the bin in which a percentile lies, as a share of its highest value."""
+    """Returns the width of a percentile's bin, as a share of its highest value."""
     index = int(np.searchsorted(bins.high / 1e9, bins.percentile(quantile)))
     high, low = int(bins.high[index]), int(bins.low[index])
     return (high - low) / max(high, 1)
@@ -230,7 +233,7 @@ def _maximum(a: list[Measured], b: list[Measured], basis: Basis, level: float) -
 def _batched(
     a: list[tuple[float, ...]], b: list[tuple[float, ...]], level: float
 ) -> Difference | None:
-    """Means of ten batches of each side's seconds, as if each batch were a run."""
+    """Compares means of ten batches of each side's seconds, as if each batch were a run."""
     batches = []
     for runs in (a, b):
         values = [value for run in runs for value in run]

@@ -1,4 +1,4 @@
-"""Freezes of two sides: what clients saw while a leg did not answer, and the debt it left."""
+"""Freezes of two sides: the clients' latencies while a leg did not answer, and the debt it left."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Asked:
     of: Callable[[Freeze], float | None]
 
 
-# The longest request is the maximum of those under way while the leg was frozen.
+# The longest request is the maximum of those in flight while the leg was frozen.
 _ASKED = (
     _Asked("longest request", "time", lambda freeze: freeze.longest_request_seconds),
     _Asked("longest silence", "time", lambda freeze: freeze.longest_silence_seconds),
@@ -44,7 +44,7 @@ _ASKED = (
 )
 
 SHOWN = ("longest request", "longest silence", "99 % meanwhile")
-"""Those of the chart: of the others some are zero, and zero has no ratio."""
+"""Figures in the chart. Some of the others are zero, and zero has no ratio."""
 
 NOTE = (
     "Of a side: the worst of its runs (of IOPS, their mean). Meanwhile: of the requests under way "
@@ -56,10 +56,10 @@ NOTE = (
 
 
 def compared_freezes(a: Side, b: Side, level: float = LEVEL) -> list[Compared]:
-    """Every freeze that both sides had."""
+    """Compares every freeze that both sides had."""
     found = []
     tests = list(dict.fromkeys(test for test, _ in a.freezes))
-    # A run that missed one would put it last.
+    # A freeze missing in the first run would otherwise come last.
     points = sorted(
         a.freezes.items(),
         key=lambda item: (tests.index(item[0][0]), item[1][0].seconds, item[1][0].leg),
@@ -70,7 +70,7 @@ def compared_freezes(a: Side, b: Side, level: float = LEVEL) -> list[Compared]:
             continue
         basis = basis_of(len(of_a), len(of_b))
         figures = [_figure(asked, of_a, of_b, basis, level) for asked in _ASKED]
-        # What neither side knows (too few requests, no status) is no line.
+        # Leave out figures that neither side has (too few requests, no status).
         known = [figure for figure in figures if (figure.a, figure.b) != (None, None)]
         found.append(Compared(point, basis, (len(of_a), len(of_b)), known, freeze=True))
     return found
@@ -80,7 +80,7 @@ def _figure(asked: _Asked, a: list[Freeze], b: list[Freeze], basis: Basis, level
     values = [asked.of(freeze) for freeze in a], [asked.of(freeze) for freeze in b]
     shown = _shown(values[0], asked.kind), _shown(values[1], asked.kind)
     if basis == "within":
-        # One freeze is one: nothing tells how the next would go.
+        # One freeze does not tell how the next would go.
         return figure_of(asked.name, asked.kind, *shown, None)
     figure = figure_of(asked.name, asked.kind, *shown, over_runs(*values, basis, level))
     return figure if figure.verdict != "unknown" else _by_differences(figure, *values, basis, level)
@@ -89,7 +89,7 @@ def _figure(asked: _Asked, a: list[Freeze], b: list[Freeze], basis: Basis, level
 def _shown(values: list[float | None], kind: Kind) -> float | None:
     known = [value for value in values if value is not None]
     if len(known) < len(values):
-        # Of a run that does not know it, it may be worse than of all that do.
+        # A run without the value may be worse than all others.
         return None
     return max(known) if kind == "time" else sum(known) / len(known)
 
@@ -101,8 +101,9 @@ def _by_differences(
     basis: Basis,
     level: float,
 ) -> Figure:
-    """The verdict where a figure is zero: nothing is done by a mirror that waits for a frozen
-    leg, and no ratio says by how much that is less."""
+    """Returns the verdict from differences if a figure is zero.
+
+    A mirror that waits for a frozen leg does nothing meanwhile, and no ratio expresses that."""
     known_a = [value for value in a if value is not None]
     known_b = [value for value in b if value is not None]
     if len(known_a) < len(a) or len(known_b) < len(b):
@@ -125,12 +126,13 @@ def _of_test(side: Side, test: str) -> list[Freeze]:
 
 
 _SYMBOLS = ("circle-open", "diamond-open", "square-open", "x-open")
-"""Open: points of one place are seen to be several."""
+"""Open symbols, so that several points at one place can be seen."""
 
 
 def longest(sides: list[Side], test: str) -> go.Figure:
-    """Longest request of every run of a test against the length of the freeze, by side and leg;
-    what waits for the leg lies on the dotted line."""
+    """Returns the longest request of every run of a test against the length of the freeze.
+
+    Points are by side and leg. Requests that wait for the leg lie on the dotted line."""
     figure = go.Figure()
     every = [freeze for side in sides for freeze in _of_test(side, test)]
     for number, side in enumerate(sides):

@@ -1,4 +1,4 @@
-"""A plan on several targets in turns: A B C, A B C, …"""
+"""Runs a plan on several targets in turns: A B C, A B C, …"""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hemi_lab.tool import Interrupted
 
 Show = Callable[[Step, Found | None], None]
 Told = Callable[[int, str, Ended], None]
-"""Told of each run that has ended: its round, its side's letter, what became of it."""
+"""Called after each run with its round, its side's letter and its outcome."""
 
 
 @dataclass(frozen=True)
 class Turns:
-    """What is to be run."""
+    """The order for runs in turns."""
 
     plan: Plan
     plan_text: str
@@ -36,14 +36,14 @@ class Turns:
 
 
 def letters(count: int) -> list[str]:
-    """A, B, C, …"""
+    """Returns the letters A, B, C, …"""
     if not 2 <= count <= 26:
         raise UsageError(f"{count} sides", "Compare from 2 to 26.")
     return [chr(ord("A") + number) for number in range(count)]
 
 
 def check(turns: Turns) -> list[str]:
-    """What will be destroyed, of all targets, before anything is."""
+    """Returns the data that will be destroyed on all targets, before anything is."""
     if len(set(turns.targets)) < len(turns.targets):
         raise UsageError(
             "a target is named twice", "To see the noise of one target, name a second file of its."
@@ -57,10 +57,10 @@ def check(turns: Turns) -> list[str]:
 
 
 def take_turns(turns: Turns, show: Show, told: Told) -> list[Path]:
-    """Runs round after round, each side once in every round; returns each side's folder.
+    """Runs round after round, each side once in every round. Returns each side's directory.
 
-    Both sides of a round have the same seed, and each round another: what chance does to one it
-    does to the other. A run that fails ends it; what was run stays."""
+    All sides of a round have the same seed, and each round another, so chance treats them alike. A
+    run that fails ends the comparison and keeps the earlier runs."""
     folders = [turns.out / letter for letter in letters(len(turns.targets))]
     for folder in folders:
         if folder.exists() and any(folder.iterdir()):
@@ -68,7 +68,7 @@ def take_turns(turns: Turns, show: Show, told: Told) -> list[Path]:
     for number in range(1, turns.rounds + 1):
         for text, folder in zip(turns.targets, folders, strict=True):
             target = turns.parse(text)
-            # What the round before wrote is this comparison's own to write over.
+            # Data of the previous round belong to this comparison, which may overwrite them.
             safety.check(target, [*turns.wipe, *(safety.paths(target) if number > 1 else [])])
             order = Order(
                 turns.plan,

@@ -19,7 +19,7 @@ _COLOURS = {True: figures.GREEN, False: figures.RED, None: figures.GREY}
 
 
 def shown(figure: Figure, value: float | None) -> str:
-    """A figure's value."""
+    """Returns a figure's value as text."""
     if value is None:
         return "–"
     by_kind = {"rate": shown_count, "bytes": shown_rate, "time": shown_time}
@@ -27,7 +27,7 @@ def shown(figure: Figure, value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """`+12.3 %`."""
+    """Returns a text such as `+12.3 %`."""
     if value is None or value != value:
         return "–"
     if value > 1e6:
@@ -40,7 +40,7 @@ def share(value: float | None) -> str:
 
 
 def row(figure: Figure) -> list[str]:
-    """A line of the table."""
+    """Returns a figure's row of the table."""
     return [
         figure.name,
         shown(figure, figure.a),
@@ -52,12 +52,12 @@ def row(figure: Figure) -> list[str]:
 
 
 def headings(letter: str) -> list[str]:
-    """Of these lines."""
+    """Returns the headings of these rows."""
     return ["", "A", letter, f"{letter} against A", "95 % interval", ""]
 
 
 def summary(found: list[Compared]) -> str:
-    """How many figures differ, and how many would by chance."""
+    """Returns a text with the number of different figures, and the number expected by chance."""
     every = [figure for compared in found for figure in compared.figures]
     asked = [figure for figure in every if figure.verdict != "unknown"]
     differ = sum(figure.better is not None for figure in asked)
@@ -70,7 +70,7 @@ def summary(found: list[Compared]) -> str:
 
 
 def warnings(sides: list[Side]) -> list[str]:
-    """What a reader has to know of the runs."""
+    """Returns the caveats of the runs."""
     said = []
     for side in sides:
         for reader in side.readers:
@@ -106,7 +106,7 @@ def warnings(sides: list[Side]) -> list[str]:
 
 
 def _interleaved(sides: list[Side]) -> bool:
-    """Whether no side's runs came one after another while others waited."""
+    """Returns true if the runs of all sides were made in turns."""
     if all(side.simulated for side in sides):
         return True
     made = sorted((reader.result.started, side.letter) for side in sides for reader in side.readers)
@@ -116,7 +116,7 @@ def _interleaved(sides: list[Side]) -> bool:
 
 
 def write(sides: list[Side], found: dict[str, list[Compared]], path: Path) -> None:
-    """The page."""
+    """Writes the page."""
     sections = []
     for letter, compareds in found.items():
         other = next(side for side in sides if side.letter == letter)
@@ -197,7 +197,7 @@ def _forest(compareds: list[Compared], names: tuple[str, ...]) -> go.Figure:
     tests = len({compared.point[0] for compared in compareds})
     rows = []
     for compared in compareds:
-        # Loads of two tests may have one label.
+        # Loads of two tests may have the same label.
         named = [compared.point[0]] * (tests > 1) + [compared.point[1]] * (len(compareds) > 1)
         rows += [
             (", ".join([*named, figure.name]), figure)

@@ -1,4 +1,4 @@
-"""Sides: what is compared, each with its runs, and the points they have in common."""
+"""The sides of a comparison, each with its runs, and the points they share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OF_DATABASES = {"50 %": 0.5, "95 %": 0.95, "99 %": 0.99}
 
 @dataclass(frozen=True)
 class Measured:
-    """One point in one run: a load of a test, its rounds of the steady window merged."""
+    """One point of one run: a load of a test, with its rounds of the steady window merged."""
 
     iops: float
     bytes_per_second: float
@@ -27,13 +27,13 @@ class Measured:
     maximum: float
     histogram: Histogram
     rates: tuple[float, ...]
-    """IOPS second by second, of whole seconds."""
+    """IOPS of each whole second."""
     means: tuple[float, ...]
-    """Mean latency of the same seconds; none where it is not known of seconds."""
+    """Mean latency of the same seconds. Empty if not known by second."""
     transactions: bool = False
-    """Whether these are of a database."""
+    """True if these are of a database."""
     scans: bool = False
-    """Whether each is a scan of a table."""
+    """True if each is a scan of a table."""
 
 
 Point = tuple[str, str]
@@ -42,27 +42,27 @@ Point = tuple[str, str]
 
 @dataclass
 class Side:
-    """What is compared, by its runs in the order in which they were made."""
+    """One side of a comparison, with its runs in the order in which they were made."""
 
     letter: str
     name: str
     readers: list[Reader]
     points: dict[Point, list[Measured]] = field(default_factory=dict)
-    """Of each point, what each run that has it found."""
+    """Results of each point, one for each run that has it."""
     freezes: dict[Point, list[Freeze]] = field(default_factory=dict)
-    """Of each freeze of a leg, by its test and label, what each run that has it found."""
+    """Results of each freeze by test and label, one for each run that has it."""
     missed: list[tuple[str, str]] = field(default_factory=list)
-    """Runs, and freezes in them that were over before the load began: they are in no figure."""
+    """Runs, with freezes that were over before the load began. They count in no figure."""
     titles: dict[str, str] = field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
-        """Whether any of it was."""
+        """True if any run was simulated."""
         return any(reader.result.simulated for reader in self.readers)
 
 
 def side(letter: str, folder: Path) -> Side:
-    """A run's folder, or a folder of the runs of one target."""
+    """Reads a side from a run's directory, or from a directory of one target's runs."""
     if (folder / HEADER).exists() or not folder.is_dir():
         folders = [folder]
     else:
@@ -110,7 +110,7 @@ def _points(reader: Reader) -> Iterable[tuple[Point, Measured]]:
     for (test, label), every in steps.group_by(["test", "label"], maintain_order=True):
         part = every.filter(pl.col("stage") == "measure")
         if part.is_empty():
-            # Of rounds, those of the steady window, or the last window there was.
+            # Rounds count in the steady window, or in the last window if none was steady.
             first = firsts.get(str(test), 1)
             part = every.filter(pl.col("round") >= first)
         if part.is_empty():

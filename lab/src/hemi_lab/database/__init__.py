@@ -5,8 +5,8 @@
         run.execute(place)
     dataclasses.asdict(run.result)
 
-`OltpRun` is the load at rising thread counts, `ScanRun` the comparisons of scans. Both give plain
-data (`results.py`, `scans.py`), which stays valid when a run is broken off. `python -m
+`OltpRun` runs the load at rising thread counts, `ScanRun` the comparisons of scans. Both return
+plain data (`results.py`, `scans.py`), which stays valid when a run is interrupted. `python -m
 hemi_lab.database` runs them alone.
 """
 

@@ -1,4 +1,4 @@
-"""`python -m hemi_lab.database`: OLTP runs and scans alone, without plan or report."""
+"""`python -m hemi_lab.database` runs OLTP loads and scans alone, without a plan or a report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .workplace import Workplace, terminable
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _TARGET_HELP = "dir:PATH, device:PATH, nbd:URI, or hemi:LEG,LEG (see --volume-size)"
 
-# Those that are as the settings have them, whose types, choices and defaults they take.
+# Options that take their type, choices and default from the settings.
 _OLTP_OPTIONS = {
     "workload": ("--workload", "what is asked of the database"),
     "threads": ("--threads", "a list: 8,16,32"),
@@ -40,7 +40,7 @@ _OLTP_OPTIONS = {
 
 
 def main() -> int:
-    """Runs what is asked for; the exit code."""
+    """Runs the command and returns its exit code."""
     options = _parser().parse_args()
     try:
         return _run(options)
@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
             options.rows, options.repeats, options.pool_share, seed=options.seed
         )
         run = ScanRun(settings, targets["A"], say=_say)
-    # Before hours of work rather than after them.
+    # Fail before hours of work rather than after them.
     if options.output:
         options.output.write_text("")
     try:

@@ -1,8 +1,8 @@
-"""The TPC-C specification's consistency conditions (clause 3.3.2), as queries for what breaks them.
+"""The TPC-C specification's consistency conditions (clause 3.3.2), as queries for violations.
 
-Each query gives the rows that break its condition; a consistent database gives none. They hold
-whenever no transaction is running, but condition 11, which holds only after the load.
-"""
+Each query returns the rows that violate its condition, so a consistent database gives none. The
+conditions hold whenever no transaction is running, except for condition 11, which holds only after
+the load."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ class Condition:
     """One condition."""
 
     number: int
-    """3.3.2.`number` of the specification."""
+    """Number of the clause: 3.3.2.`number` of the specification."""
     statement: str
     breaking: str
-    """The query for rows that break it."""
+    """The query for rows that violate it."""
     after_load_only: bool = False
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the check of a condition found."""
+    """The result of checking a condition."""
 
     number: int
     statement: str
     violations: int
     examples: list[str]
-    """A few of the rows that break it, as `column=value` texts."""
+    """A few of the violating rows, as `column=value` texts."""
     query: str
 
     @property
     def holds(self) -> bool:
-        """Whether nothing breaks it."""
+        """True if no row violates it."""
         return self.violations == 0
 
 
-# The order lines and history are summed first; joining them row by row would count rows twice.
+# Order lines and history are summed first. Joining them row by row would count rows twice.
 _ORDERS_BY_DISTRICT = "SELECT o_w_id, o_d_id, {what} FROM orders GROUP BY o_w_id, o_d_id"
 _PAID_BY_CUSTOMER = """SELECT h_c_w_id, h_c_d_id, h_c_id, SUM(h_amount) AS paid
   FROM history GROUP BY h_c_w_id, h_c_d_id, h_c_id"""
@@ -168,7 +168,7 @@ CONDITIONS = (
 
 
 def check(server: MariaDb, which: Checks, *, after_load: bool) -> list[Finding]:
-    """Checks the conditions; none if `which` is "none"."""
+    """Checks the conditions, or none if `which` is "none"."""
     return [
         _find(server, condition)
         for condition in CONDITIONS

@@ -1,4 +1,4 @@
-"""Where a file lies on its file system, and copies that lie contiguously or in fragments."""
+"""The layout of a file on its file system, and copies that are contiguous or fragmented."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Fragment:
     """A stretch of a file that is contiguous on the medium."""
 
     at: int
-    """Offset in the file, bytes; the same unit below."""
+    """Offset in the file in bytes, as are the fields below."""
     lies_at: int
     """Offset on the file system's device."""
     length: int
@@ -38,30 +38,29 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a file lies, summed up."""
+    """A summary of a file's layout."""
 
     file_bytes: int
     fragments: int
     mean_fragment_bytes: int
     backward_jumps: int
-    """How often the next fragment lies before the one just read."""
+    """Number of fragments that lie before the one just read."""
     jumped_bytes: int
     """Sum of the distances between the end of one fragment and the start of the next."""
     first_fragments: list[Fragment]
-    """As an example."""
+    """The first eight, as examples."""
 
 
 def layout_of(log: CommandLog, file: Path) -> Layout:
-    """Asks filefrag (FIEMAP) how a file lies."""
+    """Returns a file's layout, as filefrag (FIEMAP) reports it."""
     return summed_up(*parse_filefrag(log.run("filefrag", "-v", file)))
 
 
 def parse_filefrag(printed: str) -> tuple[int, list[Fragment]]:
-    """The file's size and fragments from `filefrag -v`; extents that touch are one fragment.
+    """Returns the file's size and fragments from `filefrag -v`.
 
-    (A file system may keep a contiguous stretch as several extents: written and unwritten parts,
-    or more than an extent may hold.)
-    """
+    Extents that touch are one fragment. A file system may keep a contiguous stretch as several
+    extents, such as written and unwritten parts, or parts of the largest size of an extent."""
     size = _SIZE.search(printed)
     if size is None:
         raise LabError(f"filefrag printed something unexpected:\n{printed[:2000]}")
@@ -78,7 +77,7 @@ def parse_filefrag(printed: str) -> tuple[int, list[Fragment]]:
 
 
 def summed_up(file_bytes: int, fragments: list[Fragment]) -> Layout:
-    """The summary of fragments in file order."""
+    """Summarizes fragments in file order."""
     jumps = [
         after.lies_at - (before.lies_at + before.length)
         for before, after in itertools.pairwise(fragments)
@@ -94,7 +93,7 @@ def summed_up(file_bytes: int, fragments: list[Fragment]) -> Layout:
 
 
 def copy_contiguous(source: Path, copy: Path) -> None:
-    """Copies a file into space asked for at once, as contiguous as the file system can."""
+    """Copies a file into space allocated at once, as contiguous as the file system allows."""
     size = source.stat().st_size
     with copy.open("xb") as out:
         os.posix_fallocate(out.fileno(), 0, size)
@@ -104,19 +103,18 @@ def copy_contiguous(source: Path, copy: Path) -> None:
 def copy_fragmented(source: Path, copy: Path, piece_bytes: int) -> None:
     """Copies a file into pieces with gaps of the same size between them.
 
-    Twice the space is asked for at once, then every other piece is cut out
-    (FALLOC_FL_COLLAPSE_RANGE, on ext4 and XFS): what is left of the space stays where it is, so
-    that the layout does not depend on the mood of the allocator. The content is the same as the
-    source's, byte for byte. `piece_bytes`: a multiple of the file system's block.
-    """
+    Twice the space is allocated at once, then every other piece is cut out
+    (FALLOC_FL_COLLAPSE_RANGE, on ext4 and XFS). The rest of the space stays in its place, so the
+    layout does not depend on the allocator. The content is identical to the source's. `piece_bytes`
+    is a multiple of the file system's block."""
     size = source.stat().st_size
     pieces = -(-size // piece_bytes)
     with copy.open("xb") as out:
         descriptor = out.fileno()
         os.posix_fallocate(descriptor, 0, 2 * pieces * piece_bytes)
-        # What ends at the end of a file cannot be cut out, only cut off.
+        # A range at the end of a file cannot be collapsed, only truncated.
         os.ftruncate(descriptor, (2 * pieces - 1) * piece_bytes)
-        # From the end, so that little has to move up.
+        # Backwards, so that little has to move.
         for piece in range(pieces - 2, -1, -1):
             _collapse(copy, descriptor, (2 * piece + 1) * piece_bytes, piece_bytes)
         os.ftruncate(descriptor, size)
@@ -139,5 +137,5 @@ def _copy_into(source: Path, target: int) -> None:
             while left:
                 left = left[os.write(target, left) :]
     os.fsync(target)
-    # The server reads around the page cache; nothing of the copy needs to stay there.
+    # The server bypasses the page cache, so the copy need not stay there.
     os.posix_fadvise(target, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -11,7 +11,7 @@ from hemi_lab.errors import LabError
 
 @dataclass(frozen=True)
 class Bin:
-    """How many events had about a latency."""
+    """The number of events with about this latency."""
 
     milliseconds: float
     count: int
@@ -20,12 +20,13 @@ class Bin:
 def percentile(
     bins: Iterable[Bin], rank: float, least: float = 0.0, most: float = math.inf
 ) -> float | None:
-    """Returns the latency in milliseconds of the bin that holds the event of this rank, within
-    the exact minimum and maximum where these are given; None of an empty histogram.
+    """Returns the latency in milliseconds of the bin that holds the event of this rank.
 
-    By sysbench's own rule (of n events the one numbered n·rank/100, rounded to the nearest), so
-    that without bounds it can be compared with what sysbench reports.
-    """
+    It is limited to the exact minimum and maximum if these are given. An empty histogram gives
+    None.
+
+    The rank is sysbench's own (of n events the one numbered n·rank/100, rounded to the nearest), so
+    that without bounds the result can be compared with sysbench's."""
     if not 0 < rank <= 100:
         raise LabError(f"a percentile's rank must be above 0 and at most 100, not {rank:g}")
     ordered = sorted(bins, key=lambda b: b.milliseconds)
@@ -41,7 +42,7 @@ def percentile(
 
 
 def merge(histograms: Iterable[Iterable[Bin]]) -> list[Bin]:
-    """One histogram of many. Percentiles are never averaged: merge, then ask."""
+    """Merges histograms. Percentiles must come from merged ones and are never averaged."""
     counts: dict[float, int] = {}
     for bins in histograms:
         for one in bins:

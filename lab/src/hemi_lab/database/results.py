@@ -1,4 +1,4 @@
-"""What an OLTP run gives. Everything is plain data: `dataclasses.asdict` makes JSON of it."""
+"""The results of an OLTP run, all plain data for `dataclasses.asdict` and JSON."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ RANKS = (50, 95, 99)
 
 @dataclass(frozen=True)
 class Audit:
-    """What must be true of a step if its figures are to be believed."""
+    """The checks of a step's figures."""
 
     little: float | None
-    """Transactions/s times mean latency, over the thread count: 1 by Little's law, since the
-    threads do nothing else. At the end threads that are done wait for the last transaction, so
-    that a little less is right; still less, and sysbench itself was held up. None without
-    transactions."""
+    """Transactions/s times mean latency, divided by the thread count: 1 by Little's law, since the
+    threads do nothing else. At the end, finished threads wait for the last transaction, so slightly
+    less is right. Much less means that sysbench itself was held up. None without transactions."""
     histogram_events: int
-    """Events in the histogram: must be those of the report."""
+    """Events in the histogram. They must equal those of the report."""
     percentile_difference: float | None
-    """Our 95th percentile from the histogram, less sysbench's own, as a part of it."""
+    """Our 95th percentile from the histogram against sysbench's own, as a share of it."""
     problems: list[str]
-    """What did not hold; empty if all did."""
+    """Failed checks. Empty if all passed."""
 
 
 @dataclass(frozen=True)
@@ -36,27 +35,27 @@ class Step:
 
     threads: int
     seconds: int
-    """As asked for; the report has the time it took."""
+    """Seconds as requested. The report has the actual time."""
     warm_up: bool
-    """Made to warm up; not to be used in figures."""
+    """True for a warm-up, which counts in no figure."""
     began: str
-    """UTC, ISO 8601."""
+    """Start in UTC, ISO 8601."""
     series: list[Second]
-    """Second by second, also of a step that was broken off."""
+    """Interim reports, also of an interrupted step."""
     report: Report | None = None
-    """None if it was broken off."""
+    """None if the step was interrupted."""
     percentiles_ms: dict[int, float | None] = field(default_factory=dict)
-    """By rank, of all transactions; a bin is 1.8 % wide."""
+    """Percentiles of all transactions, by rank. A bin is 1.8 % wide."""
     kind_percentiles_ms: dict[str, dict[int, float | None]] = field(default_factory=dict)
-    """The same for each TPC-C-like transaction; a bin is 9 % wide."""
+    """The same for each TPC-C-like transaction. A bin is 9 % wide."""
     sysbench_cpu_seconds: float = 0.0
     server_cpu_seconds: float = 0.0
     counters: dict[str, int] = field(default_factory=dict)
-    """How far InnoDB's counters went during the step."""
+    """Growth of InnoDB's counters during the step."""
     data_bytes: int = 0
-    """Size of the table files after the step: the TPC-C-like load makes them grow."""
+    """Size of the table files after the step. The TPC-C-like load makes them grow."""
     target_status: dict[str, Any] = field(default_factory=dict)
-    """What the targets said of themselves after it, by A and B (hemi volumes only)."""
+    """Status of targets A and B after the step (hemi volumes only)."""
     audit: Audit | None = None
 
 
@@ -65,21 +64,21 @@ class PlacementResult:
     """The steps on one placement of data and log."""
 
     placement: str
-    """`A/B`: data on A, redo log on B."""
+    """`A/B` means data on A and redo log on B."""
     load_seconds: float | None = None
     data_bytes: int | None = None
     """Size of the table files after the load."""
     pool_bytes: int | None = None
     server_version: str | None = None
     server_settings: dict[str, str] = field(default_factory=dict)
-    """During the measurement."""
+    """Settings during the measurement."""
     load_settings: dict[str, str] = field(default_factory=dict)
-    """What was different while rows were loaded."""
+    """Settings that differed while rows were loaded."""
     checks_after_load: list[Finding] = field(default_factory=list)
     checks_after_run: list[Finding] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     stop_seconds: float | None = None
-    """How long the server took to write everything at its end."""
+    """Seconds until the server had written everything and stopped."""
 
 
 @dataclass
@@ -88,19 +87,19 @@ class OltpResult:
 
     settings: dict[str, Any]
     deviations: list[str]
-    """How it differs from the plan's standard."""
+    """Deviations from the plan's standard."""
     targets: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By A and B."""
+    """Descriptions of targets A and B."""
     placements: list[PlacementResult] = field(default_factory=list)
     sysbench_version: str | None = None
     commands: list[Command] = field(default_factory=list)
     """Every command, in the order they were started."""
     incomplete: str | None = None
-    """Why the run was broken off; None if it was not."""
+    """The reason why the run was interrupted, or None."""
 
     @property
     def problems(self) -> list[str]:
-        """What failed: broken conditions, failed audits, an end before the end."""
+        """Returns violated conditions, failed audits, and an early end."""
         said = [f"incomplete: {self.incomplete}"] if self.incomplete else []
         for one in self.placements:
             for when, findings in (
@@ -130,12 +129,12 @@ _PERCENTILE_ROUNDING_MS = 0.01
 
 
 def percentiles(report: Report) -> dict[int, float | None]:
-    """The ranks of a report."""
+    """Returns the percentiles of a report."""
     return {rank: _bounded(report, report.bins, rank) for rank in RANKS}
 
 
 def kind_percentiles(report: Report) -> dict[str, dict[int, float | None]]:
-    """The ranks of each TPC-C-like transaction."""
+    """Returns the percentiles of each TPC-C-like transaction."""
     return {
         kind.name: {rank: _bounded(report, kind.bins, rank) for rank in RANKS}
         for kind in report.kinds
@@ -148,17 +147,17 @@ def _bounded(report: Report, bins: list[Bin], rank: int) -> float | None:
 
 
 def audit(report: Report, seconds: float) -> Audit:
-    """Checks a report against itself. `seconds`: how long the load was asked for."""
+    """Checks a report against itself. `seconds` is the requested duration of the load."""
     problems = []
     events = sum(b.count for b in report.bins)
     if events != report.events:
         problems.append(f"the histogram holds {events} events, the report {report.events}")
     little = None
     if report.events:
-        # By the sum of latencies: the printed mean has two decimals only.
+        # Uses the sum of latencies, since the printed mean has only two decimals.
         busy = report.latency_sum_ms / 1000 / report.threads
         little = busy / report.seconds
-        # Each thread is busy at least for the time asked, at most until the last one's end.
+        # Each thread is busy at least for the requested time, and at most until the last one's end.
         if not seconds * (1 - _LITTLE_BOUND) <= busy <= report.seconds * (1 + _LITTLE_BOUND):
             problems.append(
                 f"Little's law: a thread was in transactions for {busy:.3f} s on average, not "

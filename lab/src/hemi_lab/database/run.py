@@ -32,15 +32,15 @@ from .settings import (
 from .targets import OpenTarget, Target
 from .workplace import Workplace
 
-# A target may stall for long; sysbench ends only when its last transactions have.
+# A target may stall for long, and sysbench ends only with its last transactions.
 _GRACE_SECONDS = 600.0
-# The redo log, undo, and what the TPC-C-like load adds.
+# Room for the redo log, undo, and the growth of the TPC-C-like load.
 _ROOM_FACTOR = 1.5
 _ROOM_BYTES = 256 << 20
 
 
 class OltpRun:
-    """One run. `result` grows as it goes and is valid whenever `execute` is broken off."""
+    """One run. `result` grows meanwhile, and is valid even if `execute` is interrupted."""
 
     def __init__(
         self,
@@ -51,8 +51,10 @@ class OltpRun:
         on_second: Callable[[sysbench.Second], object] = lambda second: None,
         on_step: Callable[[PlacementResult, Step], object] = lambda placement, step: None,
     ) -> None:
-        """`targets`: A, and B if a placement names it. `say` gets a line for each stage,
-        `on_second` each interim report of sysbench, `on_step` each step that is done."""
+        """Takes target A, and B if a placement names it.
+
+        `say` gets a line for each stage, `on_second` each interim report of sysbench, and `on_step`
+        each finished step."""
         for placement in settings.placements:
             for letter in (placement.data, placement.log):
                 if letter not in targets:
@@ -69,9 +71,8 @@ class OltpRun:
     def execute(self, place: Workplace) -> OltpResult:
         """Runs everything.
 
-        On an error or Ctrl-C `result.incomplete` says why and the exception goes on; the
-        workplace's end then stops whatever runs.
-        """
+        On an error or Ctrl-C, `result.incomplete` has the reason and the exception is passed on.
+        The end of the workplace then stops all that still runs."""
         self.result.commands = place.log.commands
         try:
             self.result.sysbench_version = sysbench.version(place.log)
@@ -113,13 +114,13 @@ class OltpRun:
         settings = self._settings
         result = PlacementResult(str(placement))
         self.result.placements.append(result)
-        # Loaded anew for each placement, so that all begin alike.
+        # Load anew for each placement, so that all begin alike.
         data = place.subdirectory(opened[placement.data].directory, "data")
         log = place.subdirectory(opened[placement.log].directory, "log")
         server = MariaDb(place, data, log, settings.log_file_bytes)
         self._say(f"{placement}: installing MariaDB")
         server.install()
-        # An option MariaDB refuses is told before the load, which may take hours.
+        # Report options that MariaDB refuses before the load, which may take hours.
         server.start(self._measured_settings(SMALLEST_POOL))
         server.stop()
         self._load(place, server, result)
@@ -129,7 +130,7 @@ class OltpRun:
 
     def _load(self, place: Workplace, server: MariaDb, result: PlacementResult) -> None:
         settings = self._settings
-        # Only how fast rows come in; no commit of the load is measured.
+        # Only speed matters here: no commit of the load is measured.
         result.load_settings = {
             "innodb_buffer_pool_size": str(settings.load_pool_bytes),
             "innodb_flush_log_at_trx_commit": "0",
@@ -157,7 +158,7 @@ class OltpRun:
         result.pool_bytes = pool_bytes(result.data_bytes, settings.pool_share)
         share = result.pool_bytes / max(result.data_bytes, 1)
         if share > 2 * settings.pool_share:
-            # The smallest pool is a large one for so little data.
+            # The smallest pool is large for so little data.
             self.result.deviations.append(
                 f"{result.placement}: the buffer pool, {result.pool_bytes >> 20} MiB at least, is "
                 f"{share:.2g} of the data: memory is measured more than the target"

@@ -1,9 +1,9 @@
-"""Scans of one table: by which index, and of which layout; each with a cold buffer pool.
+"""Scans of one table by index and by layout, each with a cold buffer pool.
 
-Two questions. What does it cost to reach every row through a secondary index, in an order that
-has nothing to do with the rows' own, instead of in key order? And what does it cost that the
-table's file is fragmented? For the second the same file, byte for byte, is put at the table's
-place in two copies (`extents.py`), so that nothing but its layout differs.
+The scans answer two questions. The first is the cost of reaching every row through a secondary
+index, in an order unrelated to the rows' own, instead of in key order. The second is the cost of a
+fragmented file. For it the same file is put in the table's place in two copies that differ only in
+their layout (`extents.py`).
 
 The server is restarted before each scan, and the scans of a comparison take turns.
 """
@@ -33,7 +33,7 @@ _TABLE = "scan_rows"
 _ROWS_PER_INSERT = 100_000
 _LOG_FILE_BYTES = 96 * MEBIBYTE
 _BYTES_PER_ROW = 260
-# Fewer fragments, and the two layouts are not different enough to compare.
+# With a smaller ratio the two layouts are too similar to compare.
 _LEAST_RATIO = 10
 
 _MAKE = f"""CREATE TABLE {_TABLE} (id INT NOT NULL PRIMARY KEY, scattered BIGINT NOT NULL,
@@ -55,7 +55,7 @@ class Access:
     index: str
     """The index the optimizer must use."""
     covering: bool = False
-    """Whether the index alone must do."""
+    """True if the index alone must suffice."""
 
 
 KEY_ORDER = Access(
@@ -76,19 +76,19 @@ LOOKUP = Access(
 
 @dataclass(frozen=True)
 class ScanSettings:
-    """How large the table is and how often it is read."""
+    """The size of the table and the number of scans."""
 
     rows: int = 2_000_000
-    """About 260 bytes each."""
+    """Rows of about 260 bytes."""
     repeats: int = 3
-    """Of each scan, taking turns."""
+    """Number of times each scan is made, in turns."""
     pool_share: float = 1 / 20
     piece_bytes: int = 64 << 10
     """Size of the fragments."""
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be run."""
+        """Raises `BadSetting` if a value is not allowed."""
         if not 10_000 <= self.rows < 2**31:
             raise BadSetting("rows", self.rows, "give 10000 or more, below 2^31")
         if not 1 <= self.repeats <= 1000:
@@ -101,7 +101,7 @@ class ScanSettings:
             )
 
     def expected_bytes(self) -> int:
-        """About the size of the table's file."""
+        """Returns the approximate size of the table's file."""
         return self.rows * _BYTES_PER_ROW
 
 
@@ -112,12 +112,12 @@ class Scan:
     comparison: str
     """`access` or `layout`."""
     subject: str
-    """What is compared: the way of access, or the layout."""
+    """The access path, or the layout."""
     seconds: float
-    """By the server's clock, from the query's start to its end."""
+    """Time on the server's clock, from the query's start to its end."""
     rows: int
     read_bytes: int
-    """What InnoDB read from its files."""
+    """Bytes that InnoDB read from its files."""
     pages_read: int
     pages_read_ahead: int
 
@@ -133,9 +133,9 @@ class ScanResult:
     data_bytes: int | None = None
     pool_bytes: int | None = None
     layouts: dict[str, Layout] = field(default_factory=dict)
-    """By `contiguous` and `fragmented`."""
+    """Layouts by `contiguous` and `fragmented`."""
     explained: dict[str, str] = field(default_factory=dict)
-    """By way of access: how the optimizer does it."""
+    """The optimizer's plan, by access path."""
     scans: list[Scan] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -143,7 +143,7 @@ class ScanResult:
 
 
 class ScanRun:
-    """One run. `result` grows as it goes and is valid whenever `execute` is broken off."""
+    """One run. `result` grows meanwhile, and is valid even if `execute` is interrupted."""
 
     def __init__(
         self,
@@ -153,7 +153,8 @@ class ScanRun:
         say: Callable[[str], object] = lambda text: None,
         on_scan: Callable[[Scan], object] = lambda scan: None,
     ) -> None:
-        """`say` gets a line for each stage, `on_scan` each scan when it is done."""
+        """Takes `say`, which gets a line for each stage, and `on_scan`, which gets each finished
+        scan."""
         self._settings = settings
         self._target = target
         self._say = say
@@ -161,7 +162,8 @@ class ScanRun:
         self.result = ScanResult(asdict(settings))
 
     def execute(self, place: Workplace) -> ScanResult:
-        """Runs everything. When broken off, `result.incomplete` says why and the error goes on."""
+        """Runs everything. On an interruption `result.incomplete` has the reason, and the error is
+        raised."""
         self.result.commands = place.log.commands
         try:
             opened = self._target.open(place)
@@ -177,7 +179,7 @@ class ScanRun:
         return self.result
 
     def _run(self, place: Workplace, opened: OpenTarget) -> None:
-        # The table and its two copies, of which one takes twice the room while it is made.
+        # Room for the table and its two copies, one of which needs twice the room while it is made.
         needed = 5 * self._settings.expected_bytes() + 3 * _LOG_FILE_BYTES
         if (free := opened.free_bytes()) < needed:
             raise LabError(
@@ -276,7 +278,7 @@ class ScanRun:
 
 
 def _explain(server: MariaDb, access: Access) -> str:
-    """How the optimizer does it; fails if not as meant."""
+    """Returns the optimizer's plan. Raises if it is not the intended one."""
     names, row = server.query(f"EXPLAIN {access.query}", names=True)
     plan = dict(zip(names, row, strict=True))
     said = ", ".join(f"{name}={plan[name]}" for name in ("type", "key", "rows", "Extra"))

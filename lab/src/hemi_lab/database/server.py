@@ -1,9 +1,8 @@
-"""A private MariaDB: its own data directory and socket, no port; never the system's server.
+"""A private MariaDB with a data directory and a socket of its own, and no port.
 
-It lives in a workplace, which kills it if it has not been stopped. The tables' directory and the
-redo log's may lie on different targets. One file, `mariadb.cnf`, holds all settings; no other
-option file is read.
-"""
+It is never the system's server. It lives in a workplace, which kills it if it has not been stopped.
+The directories of the tables and of the redo log may lie on different targets. One file,
+`mariadb.cnf`, holds all settings, and no other option file is read."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from .workplace import Workplace
 DATABASE = "lab"
 USER = "root"
 
-# At every start. The pool is neither saved nor warmed, so that a restart is a cold start.
+# Set at every start. The pool is neither saved nor warmed, so that a restart is a cold start.
 _ALWAYS = {
     "skip_networking": "ON",
     "innodb_flush_method": "O_DIRECT",
@@ -41,7 +40,7 @@ class MariaDb:
     """One instance, which may be stopped and started again with other settings."""
 
     def __init__(self, place: Workplace, data: Path, log: Path, log_file_bytes: int) -> None:
-        """`data`, `log`: existing empty directories for the tables and the redo log."""
+        """Takes `data` and `log`, existing empty directories for the tables and the redo log."""
         self._place = place
         self._directory = place.path("mariadb")
         self._directory.mkdir(mode=0o700)
@@ -62,7 +61,7 @@ class MariaDb:
         self._process: Child | None = None
 
     def install(self) -> None:
-        """Makes the system tables, and the lab's empty database."""
+        """Creates the system tables and the lab's empty database."""
         self._configure({})
         self._place.log.run(
             "mariadb-install-db",
@@ -84,7 +83,7 @@ class MariaDb:
         process.wait_ready(self._answers, timeout)
 
     def stop(self, timeout: float = 1800) -> float:
-        """Stops the server in order, all pages written; how long that took, in seconds."""
+        """Stops the server in order, with all pages written. Returns the seconds that took."""
         process = self._running()
         began = time.monotonic()
         process.stop(timeout)
@@ -99,11 +98,11 @@ class MariaDb:
         names: bool = False,
         timeout: float = 24 * 3600,
     ) -> list[list[str]]:
-        """Rows as the client prints them (a null is `NULL`); fails with the server's message.
+        """Returns rows as the client prints them (a null is `NULL`).
 
-        Several statements are one session; the rows of all are returned one after the other.
-        `names`: before them the names of the columns.
-        """
+        Raises with the server's message if a statement fails. Several statements are one session,
+        and the rows of all are returned in order. With `names`, each result begins with the names
+        of its columns."""
         self._running()
         printed = self._place.log.run(
             *self._client(),
@@ -116,7 +115,7 @@ class MariaDb:
         return [line.split("\t") for line in printed.splitlines()]
 
     def number(self, sql: str) -> int:
-        """The one whole number a query gives."""
+        """Returns the single whole number that a query gives."""
         rows = self.query(sql)
         try:
             return int(rows[0][0])
@@ -124,11 +123,11 @@ class MariaDb:
             raise LabError(f"MariaDB answered {rows} to `{sql}`, not one whole number") from error
 
     def version(self) -> str:
-        """The server's version."""
+        """Returns the server's version."""
         return self.query("SELECT VERSION()")[0][0]
 
     def settings(self) -> dict[str, str]:
-        """The variables that matter to a result, as the server has them."""
+        """Returns the server's variables that matter to a result."""
         return {
             name: value
             for name, value in self._names_and_values("SHOW GLOBAL VARIABLES")
@@ -136,7 +135,7 @@ class MariaDb:
         }
 
     def counters(self) -> dict[str, int]:
-        """InnoDB's counters since the start."""
+        """Returns InnoDB's counters since the start."""
         return {
             name: int(value)
             for name, value in self._names_and_values("SHOW GLOBAL STATUS LIKE 'Innodb_%'")
@@ -147,15 +146,15 @@ class MariaDb:
         return [(row[0].lower(), row[1] if len(row) > 1 else "") for row in self.query(sql)]
 
     def table_bytes(self) -> int:
-        """The size of the lab's table files."""
+        """Returns the size of the lab's table files in bytes."""
         return sum(file.stat().st_size for file in (self.data / DATABASE).glob("*.ibd"))
 
     def table_file(self, table: str) -> Path:
-        """The file of one of the lab's tables."""
+        """Returns the file of one of the lab's tables."""
         return self.data / DATABASE / f"{table}.ibd"
 
     def cpu_seconds(self) -> float:
-        """Processor seconds the server has used since its start."""
+        """Returns the processor seconds the server has used since its start."""
         return self._running().cpu_seconds()
 
     def _running(self) -> Child:
@@ -173,7 +172,7 @@ class MariaDb:
         try:
             self.query("SELECT 1", database=None)
         except ToolFailed as error:
-            # Not listening yet; `wait_ready` sees whether it has ended.
+            # Not listening yet. `wait_ready` notices if it has ended.
             if "Can't connect" in error.output or self._process is None:
                 return False
             raise

@@ -1,4 +1,4 @@
-"""What an OLTP run is made of, and what is refused."""
+"""The settings of an OLTP run, and their checks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TPCC_ITEMS = 100_000
 TPCC_CUSTOMERS = 3_000
 
 MEBIBYTE = 1 << 20
-# InnoDB's own minimum with 16 KiB pages is 5 MiB; below 8 many threads run out of pages.
+# InnoDB's own minimum with 16 KiB pages is 5 MiB. Below 8 MiB many threads run out of pages.
 SMALLEST_POOL = 8 * MEBIBYTE
 
-# The lab's: changing them would touch what is not the run's, or make the result's words untrue.
+# The lab sets these. Other values would reach beyond the run, or make its result untrue.
 _RESERVED_OPTIONS = {
     "bind_address",
     "datadir",
@@ -46,27 +46,27 @@ _RESERVED_OPTIONS = {
 
 
 class BadSetting(LabError):
-    """A setting that cannot be used: its name, its value, and what would do."""
+    """A setting that is not allowed, with its name, its value and the allowed ones."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
-        """`allowed`: what may be given instead."""
+        """Takes the allowed values as a text."""
         super().__init__(f"{name} = {value!r} cannot be used: {allowed}")
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Which target holds the tables and which the redo log."""
+    """The targets of the tables and of the redo log."""
 
     data: Place
     log: Place
 
     def __str__(self) -> str:
-        """`A/B`: data on A, log on B."""
+        """Returns a text such as `A/B`: data on A, log on B."""
         return f"{self.data}/{self.log}"
 
 
 def placement(text: str) -> Placement:
-    """A placement from `A/B`."""
+    """Returns the placement of a text such as `A/B`."""
     found = re.fullmatch(r"([AB])/([AB])", text)
     if found is None:
         raise BadSetting("placement", text, "A/A, A/B, B/A or B/B (data/log)")
@@ -85,26 +85,27 @@ class OltpSettings:
     idle_seconds: int = STANDARD_IDLE_SECONDS
     """Rest between steps."""
     warm_up_seconds: int = STANDARD_WARM_UP_SECONDS
-    """Load before the first step, at its thread count; in the result, but in no figure of it."""
+    """Load before the first step, at its thread count. It is in the result, but in no figure of
+    it."""
     placements: tuple[Placement, ...] = (Placement("A", "A"),)
     seed: int = 1
-    """sysbench's; not 0, which would be the time."""
+    """sysbench's seed. Not 0, which would mean the time."""
     pool_share: float = STANDARD_POOL_SHARE
-    """Buffer pool as a part of the data, but at least 8 MiB."""
+    """Buffer pool as a share of the data, at least 8 MiB."""
 
     warehouses: int = 10
-    """TPC-C-like: about 100 MB each."""
+    """TPC-C-like: warehouses of about 100 MB."""
     items: int = TPCC_ITEMS
     customers: int = TPCC_CUSTOMERS
     checks: Checks = "all"
     """Consistency conditions of the TPC-C-like load: all, 1 to 4, or none."""
 
     tables: int = 8
-    """OLTP read/write: tables, and rows of each (about 230 bytes a row)."""
+    """OLTP read/write: tables, with `rows` rows of about 230 bytes each."""
     rows: int = 1_000_000
     distribution: Distribution = "uniform"
-    """OLTP read/write: how rows are chosen. sysbench's own default, special, asks mostly for a
-    hundredth of the rows, which a small buffer pool already holds."""
+    """OLTP read/write: distribution of the chosen rows. sysbench's default, special, mostly asks
+    for a hundredth of the rows, which a small buffer pool already holds."""
 
     log_file_bytes: int = 96 * MEBIBYTE
     """Size of the redo log (MariaDB's default)."""
@@ -115,7 +116,7 @@ class OltpSettings:
     """More options of MariaDB during the measurement, by their names with underscores."""
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be run."""
+        """Raises `BadSetting` if a value is not allowed."""
         _choice("workload", self.workload, get_args(Workload))
         _choice("checks", self.checks, get_args(Checks))
         _choice("distribution", self.distribution, get_args(Distribution))
@@ -142,20 +143,20 @@ class OltpSettings:
         check_server_options(self.server_options)
 
     def expected_bytes(self) -> int:
-        """About the room the tables take after the load."""
+        """Returns the approximate size of the tables after the load."""
         if self.workload == "oltp_read_write":
             return 12 * MEBIBYTE + self.tables * self.rows * 240
         a_warehouse = self.items * 400 + self.customers * 10 * 1900
         return 12 * MEBIBYTE + self.items * 120 + self.warehouses * a_warehouse
 
     def planned_seconds(self) -> int:
-        """How long warm-ups, steps and rests take; loads and checks come on top."""
+        """Returns the seconds of warm-ups, steps and rests. Loads and checks come on top."""
         rests = len(self.threads) - (0 if self.warm_up_seconds else 1)
         one = self.warm_up_seconds + len(self.threads) * self.seconds + rests * self.idle_seconds
         return len(self.placements) * one
 
     def deviations(self) -> list[str]:
-        """How this run is smaller than, or other than, the plan's standard."""
+        """Returns the deviations of this run from the plan's standard."""
         said = []
         if self.threads != STANDARD_THREADS:
             said.append(f"threads {_listed(self.threads)} instead of {_listed(STANDARD_THREADS)}")
@@ -180,12 +181,12 @@ class OltpSettings:
 
 
 def pool_bytes(data_bytes: int, share: float) -> int:
-    """The buffer pool for so much data: whole mebibytes, at least 8."""
+    """Returns the buffer pool for `data_bytes` of data, in whole mebibytes and at least 8."""
     return max(SMALLEST_POOL, round(data_bytes * share / MEBIBYTE) * MEBIBYTE)
 
 
 def check_server_options(options: Mapping[str, str]) -> None:
-    """Refuses options of MariaDB that are the lab's to set, or are no options."""
+    """Raises `BadSetting` for options that the lab sets itself, or that are no options."""
     for name, value in options.items():
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise BadSetting("server_options", name, "option names are lower case with underscores")

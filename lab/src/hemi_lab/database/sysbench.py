@@ -1,9 +1,8 @@
-"""What sysbench 1.0 prints, as data; and running it.
+"""Runs sysbench 1.0 and parses its output.
 
-sysbench's histogram has 1,024 logarithmic bins from 1 µs to 100 s, each 1.8 % wide; a bin's value
-is its middle. It knows one latency percentile per run and per second; the others come from the
-histogram (`histogram.percentile`).
-"""
+sysbench's histogram has 1,024 logarithmic bins from 1 µs to 100 s, each 1.8 % wide and named by its
+middle. sysbench reports one latency percentile for a run and for each second. The others come from
+the histogram (`histogram.percentile`)."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from .tools import Argument, CommandLog, ToolFailed
 
 
 class OutputNotUnderstood(LabError):
-    """sysbench printed something else than version 1.0 does."""
+    """sysbench's output is not in the form of version 1.0."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +25,16 @@ class Second:
     """One of sysbench's interim reports."""
 
     at: int
-    """Seconds since the load began; the interval ends here."""
+    """Seconds since the load began, at the end of the interval."""
     threads: int
     transactions: float
-    """Transactions per second in the interval; the same below."""
+    """Transactions per second in the interval. The fields below have the same unit."""
     queries: float
     reads: float
     writes: float
     other: float
     latency_ms: float
-    """The percentile asked for (`Report.latency_rank`), of this interval."""
+    """The requested percentile (`Report.latency_rank`) in this interval."""
     errors: float
     """Ignored errors per second: transactions done again, such as after a deadlock."""
     reconnects: float
@@ -43,25 +42,26 @@ class Second:
 
 @dataclass(frozen=True)
 class TransactionKind:
-    """What the TPC-C-like script did of one of its five transactions, over all threads."""
+    """The TPC-C-like script's counts of one of its five transactions, over all threads."""
 
     name: str
     committed: int
     rolled_back: int
-    """As the script intends: one new order in a hundred."""
+    """Rollbacks that the script intends: one new order in a hundred."""
     restarts: int
-    """Done again after a deadlock or a lock wait timeout."""
+    """Transactions repeated after a deadlock or a lock wait timeout."""
     bins: list[Bin]
-    """Latency from the first try to the end; 8 bins to a doubling, each named by its middle."""
+    """Latency from the first try to the end. There are 8 bins to a doubling, named by their
+    middles."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The end report of one run."""
+    """The final report of one run."""
 
     threads: int
     seconds: float
-    """How long the load ran."""
+    """Time the load ran."""
     transactions: int
     queries: int
     reads: int
@@ -83,7 +83,7 @@ class Report:
 
     @property
     def transactions_per_second(self) -> float:
-        """Over the whole run."""
+        """Rate over the whole run."""
         return self.transactions / self.seconds
 
 
@@ -103,7 +103,7 @@ _KIND = re.compile(
 
 
 def version(log: CommandLog) -> str:
-    """sysbench's version; fails if its report is not one the lab reads."""
+    """Returns sysbench's version. Raises if the lab does not read its report."""
     said = log.run("sysbench", "--version").strip()
     if not said.startswith("sysbench 1.0."):
         raise OutputNotUnderstood(
@@ -113,7 +113,7 @@ def version(log: CommandLog) -> str:
 
 
 def parse_second(line: str) -> Second | None:
-    """An interim report; None if the line is something else."""
+    """Parses an interim report. Returns None for any other line."""
     found = _SECOND.match(line)
     if found is None:
         return None
@@ -132,7 +132,7 @@ def parse_second(line: str) -> Second | None:
 
 
 def parse(printed: str) -> Report:
-    """The report of a run that has come to its end."""
+    """Parses the report of a finished run."""
     percentile = _PERCENTILE.search(printed)
     if percentile is None:
         raise _not_understood("its latency percentile", printed)
@@ -174,7 +174,7 @@ def _not_understood(what: str, printed: str) -> OutputNotUnderstood:
 
 
 def _kinds(printed: str) -> list[TransactionKind]:
-    """The threads' lines, added up."""
+    """Sums the threads' lines."""
     by_name: dict[str, list[re.Match[str]]] = {}
     for line in _KIND.finditer(printed):
         by_name.setdefault(line["name"], []).append(line)
@@ -191,7 +191,7 @@ def _kinds(printed: str) -> list[TransactionKind]:
 
 
 def _kind_bins(text: str) -> list[Bin]:
-    """`81:3,82:9`: bin b holds 2^(b/8) to 2^((b+1)/8) microseconds."""
+    """Parses bins such as `81:3,82:9`. Bin b holds 2^(b/8) to 2^((b+1)/8) microseconds."""
     pairs = [pair.split(":") for pair in text.split(",") if pair]
     return [Bin(2 ** ((int(b) + 0.5) / 8) / 1000, int(count)) for b, count in pairs]
 
@@ -210,7 +210,7 @@ class Load:
     user: str
 
     def argv(self, *more: Argument) -> list[Argument]:
-        """The command with the options and the command word `more`."""
+        """Returns the command, ending with the options and the command word in `more`."""
         return [
             "sysbench",
             self.script,
@@ -233,11 +233,10 @@ def run(
     grace: float,
     on_second: Callable[[Second], object],
 ) -> tuple[Report, float]:
-    """Runs a load; its report and the processor seconds sysbench used.
+    """Runs a load. Returns its report and the processor seconds that sysbench used.
 
-    `grace`: how much longer than asked it may take, in seconds, before it is killed.
-    `on_second` gets each interim report as it comes.
-    """
+    sysbench may take up to `grace` seconds longer than requested before it is killed. `on_second`
+    gets each interim report as it comes."""
 
     def on_line(line: str) -> None:
         if second := parse_second(line):

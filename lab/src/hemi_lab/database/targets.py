@@ -1,9 +1,7 @@
-"""Where a database may lie: a directory, a block device, an NBD export, a hemi volume.
+"""Targets of a database: a directory, a block device, an NBD export or a hemi volume.
 
-Each kind knows how to become a directory (`open`), and to end that (`OpenTarget.close`). What is
-made on the way belongs to the workplace, so that nothing is left over when `close` is not
-reached.
-"""
+Each kind can become a directory (`open`) and end that (`OpenTarget.close`). Everything made for it
+belongs to the workplace, so nothing is left over if `close` is not reached."""
 
 from __future__ import annotations
 
@@ -38,26 +36,26 @@ class OpenTarget:
     directory: Path
     """Empty, and the database's alone."""
     description: dict[str, Any]
-    """What the target is, for the result."""
+    """Description of the target for the result."""
     observe: Callable[[], dict[str, Any] | None] = field(default=lambda: None)
-    """What the target says of itself now (a hemi volume: its status); None if it says nothing."""
+    """Returns the target's current status (of a hemi volume), or None."""
     closers: list[Callable[[], object]] = field(default_factory=list)
 
     def close(self) -> None:
-        """Gives everything back, and fails if something is not as it should be (fsck)."""
+        """Releases everything. Raises if something is not as it should be (fsck)."""
         while self.closers:
             self.closers.pop()()
 
     def free_bytes(self) -> int:
-        """What is left on its file system."""
+        """Returns the free bytes of its file system."""
         return shutil.disk_usage(self.directory).free
 
 
 class Target(Protocol):
-    """Anything that can hold a database."""
+    """A target that can hold a database."""
 
     def open(self, place: Workplace) -> OpenTarget:
-        """Makes it ready."""
+        """Prepares the target."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class DirectoryTarget:
     path: Path
 
     def open(self, place: Workplace) -> OpenTarget:
-        """Makes the subdirectory."""
+        """Creates the subdirectory."""
         if not self.path.is_dir():
             raise LabError(f"target {self.path} is not a directory; make it first")
         if not os.access(self.path, os.W_OK | os.X_OK):
@@ -82,15 +80,15 @@ class DirectoryTarget:
 
 @dataclass(frozen=True)
 class DeviceTarget:
-    """A block device, on which a new file system is made: what is on it is lost."""
+    """A block device on which a new file system is created. All data on it is lost."""
 
     device: Path
     file_system: FileSystem = "ext4"
     wipe: bool = False
-    """Allows destroying what is on the device, never what is in use."""
+    """Allows destroying data on the device, but never a device in use."""
 
     def open(self, place: Workplace) -> OpenTarget:
-        """Makes and mounts the file system."""
+        """Creates and mounts the file system."""
         if not self.device.is_block_device():
             raise LabError(f"target {self.device} is not a block device")
         try:
@@ -124,17 +122,16 @@ class DeviceTarget:
 class NbdTarget:
     """An NBD export, through nbdfuse and a loop device (no kernel module is needed).
 
-    For function rather than speed: each request passes the kernel three times. A result on this
-    path is comparable only with results on this path.
-    """
+    This path is for function rather than speed, since each request passes the kernel three times.
+    Its results are comparable only with each other."""
 
     uri: str
     file_system: FileSystem = "ext4"
     wipe: bool = False
-    """Allows destroying what is on the export."""
+    """Allows destroying data on the export."""
 
     def open(self, place: Workplace) -> OpenTarget:
-        """Attaches the export, makes and mounts the file system."""
+        """Attaches the export, and creates and mounts the file system."""
         mounted_on = place.path("fuse")
         mounted_on.mkdir()
         file = mounted_on / "disk"
@@ -162,22 +159,22 @@ class NbdTarget:
 class HemiTarget:
     """A new hemi volume, created and served for the run.
 
-    Legs that are files not there yet are made, and removed afterwards (unless the lab itself is
-    killed). Others are refused by `hemi create` unless they are empty.
-    """
+    Legs that are files and do not exist are created, and removed afterwards (unless the lab itself
+    is killed). `hemi create` refuses others unless they are empty."""
 
     legs: tuple[str, ...]
-    """What `hemi create --leg` takes, two or more; the first gets slot 0."""
+    """Two or more legs for `hemi create --leg`. The first gets slot 0."""
     size_bytes: int
-    """Of the volume: a multiple of 4096."""
+    """Size of the volume, a multiple of 4096."""
     file_system: FileSystem = "ext4"
     hemi: Path = Path("hemi")
-    """The program."""
+    """Path of the program."""
     serve_options: tuple[str, ...] = ()
     """More options of `hemi serve`."""
 
     def open(self, place: Workplace) -> OpenTarget:
-        """Creates and serves the volume, waits until its legs are alike, makes the file system."""
+        """Creates and serves the volume, waits until it has converged, and creates the file
+        system."""
         if len(self.legs) < 2:
             raise LabError(f"a hemi volume needs two legs or more, not {len(self.legs)}")
         if self.size_bytes % 4096 or self.size_bytes < 64 * _MEBIBYTE:
@@ -190,7 +187,8 @@ class HemiTarget:
                 place.defer(partial(Path(leg).unlink, missing_ok=True))
         legs = [word for leg in self.legs for word in ("--leg", leg)]
         export, control = place.path("volume.sock"), place.path("control.sock")
-        # `--zero` for all alike at once; the new file's space is reserved, not left sparse.
+        # `--zero` makes all legs identical at once. The new file's space is reserved, not left
+        # sparse.
         place.log.run(
             self.hemi, "create", "--size", self.size_bytes, *legs, "--reserve", "--zero",
             timeout=3600,
@@ -222,7 +220,7 @@ class HemiTarget:
 
 
 def _mounted(place: Workplace, directory: Path) -> dict[str, Any]:
-    """The file system a directory lies on."""
+    """Returns facts about the file system of a directory."""
     text = place.log.run(
         "findmnt", "--json", "--output", "SOURCE,FSTYPE,OPTIONS", "--target", directory
     )

@@ -1,8 +1,7 @@
-"""Running the tools the database part drives, with every command remembered.
+"""Runs the tools of the database part, and records every command.
 
-A tool that fails is a `ToolFailed`, which shows the command and all the tool printed. They are
-started as all the lab's are (`hemi_lab.tool.start`): none outlives the lab.
-"""
+A tool that fails is a `ToolFailed`, which shows the command and all its output. Tools are started
+as all of the lab's are (`hemi_lab.tool.start`), so none outlives the lab."""
 
 from __future__ import annotations
 
@@ -21,15 +20,15 @@ from hemi_lab.tool import kill_session, start
 
 Argument = str | Path | int | float
 
-# What a message shows of a tool's output: the end, where the reason stands.
+# Shown tail of a tool's output. The reason is at its end.
 _SHOWN_BYTES = 8000
 
 
 class ToolFailed(LabError):
-    """A tool the lab drives has failed, is missing, or did not end."""
+    """A tool has failed, is missing, or did not end."""
 
     def __init__(self, command: str, what: str, output: str) -> None:
-        """`what` follows the command: "exited with 1", "did not end within 60 s"."""
+        """Takes `what`, which follows the command: "exited with 1", "did not end within 60 s"."""
         self.command = command
         self.output = output
         shown = output[-_SHOWN_BYTES:].strip() or "(it printed nothing)"
@@ -38,16 +37,16 @@ class ToolFailed(LabError):
 
 @dataclass
 class Command:
-    """One command as it was run."""
+    """One command that was run."""
 
     line: str
     """The command as a shell would take it."""
     began: str
-    """When it was started, UTC, ISO 8601."""
+    """Start in UTC, ISO 8601."""
     seconds: float | None = None
-    """How long it ran; None while it runs."""
+    """Duration, or None while it runs."""
     exit_code: int | None = None
-    """None while it runs; negative: ended by that signal."""
+    """None while it runs. Negative if that signal ended it."""
 
 
 @dataclass
@@ -57,13 +56,13 @@ class CommandLog:
     commands: list[Command] = field(default_factory=list)
 
     def begin(self, argv: Sequence[str]) -> Command:
-        """Notes a command about to be started."""
+        """Records a command about to be started."""
         command = Command(shlex.join(argv), datetime.now(UTC).isoformat(timespec="milliseconds"))
         self.commands.append(command)
         return command
 
     def run(self, *argv: Argument, timeout: float = 120, stdin: str | None = None) -> str:
-        """Runs a tool that must succeed within `timeout` seconds; its standard output."""
+        """Runs a tool that must succeed within `timeout` seconds. Returns its standard output."""
         words = [str(a) for a in argv]
         command = self.begin(words)
         began = time.monotonic()
@@ -92,11 +91,10 @@ class CommandLog:
     def stream(
         self, *argv: Argument, timeout: float, on_line: Callable[[str], object]
     ) -> tuple[str, float]:
-        """Runs a tool and gives each line it prints to `on_line` as it comes.
+        """Runs a tool and passes each line it prints to `on_line` as it comes.
 
-        Returns all it printed (both streams) and the processor seconds it used. The tool is
-        killed when it does not end within `timeout` seconds, and when `on_line` raises.
-        """
+        Returns all its output (both streams) and the processor seconds it used. The tool is killed
+        if it does not end within `timeout` seconds, or if `on_line` raises."""
         words = [str(a) for a in argv]
         command = self.begin(words)
         began = time.monotonic()
@@ -128,7 +126,7 @@ class CommandLog:
 def _read_lines(
     process: subprocess.Popen[bytes], deadline: float, on_line: Callable[[str], object]
 ) -> tuple[str, bool]:
-    """All that was printed, and whether the output has ended (rather than the time)."""
+    """Returns the output, and true if it ended before the deadline."""
     assert process.stdout is not None
     descriptor = process.stdout.fileno()
     whole, rest = bytearray(), b""
@@ -150,10 +148,10 @@ def _read_lines(
 
 
 class Child:
-    """A server that runs beside the lab; what it prints goes to a file."""
+    """A server that runs beside the lab. Its output goes to a file."""
 
     def __init__(self, log: CommandLog, output: Path, *argv: Argument) -> None:
-        """Starts it. `output` is appended to."""
+        """Starts it. Appends to `output`."""
         words = [str(a) for a in argv]
         self._command = log.begin(words)
         self._output = output
@@ -166,20 +164,20 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Returns the process id."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether it still runs."""
+        """True while it runs."""
         return self._process.poll() is None
 
     def failed(self, what: str) -> ToolFailed:
-        """The error to raise when it did not do what it should; shows what it printed."""
+        """Returns the error to raise when the server misbehaves, with its output."""
         return ToolFailed(self._command.line, what, self._output.read_text(errors="replace"))
 
     def wait_ready(self, ready: Callable[[], bool], timeout: float) -> None:
-        """Waits until `ready()`; fails if the child ends before, or after `timeout` seconds."""
+        """Waits until `ready()`. Raises if the child ends first, or after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while not ready():
             if not self.running:
@@ -189,7 +187,7 @@ class Child:
             time.sleep(0.02)
 
     def stop(self, timeout: float) -> None:
-        """SIGTERM, and waits; fails if it does not end by itself, or not with 0."""
+        """Sends SIGTERM and waits. Raises if the child does not end in time, or not with 0."""
         if self.running:
             self._process.terminate()
         try:
@@ -201,7 +199,7 @@ class Child:
             raise self.failed(f"{_ending(code)} after SIGTERM")
 
     def kill(self) -> None:
-        """SIGKILL, if it still runs."""
+        """Sends SIGKILL if it still runs."""
         if self.running:
             self._process.kill()
         self._process.wait()
@@ -213,7 +211,7 @@ class Child:
             self._command.seconds = time.monotonic() - self._began
 
     def cpu_seconds(self) -> float:
-        """Processor seconds used so far, user and system."""
+        """Returns the processor seconds used so far, user and system."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         except OSError as error:

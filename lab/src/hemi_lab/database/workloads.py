@@ -18,12 +18,12 @@ _TPCC_TABLES = (
 
 
 def tpcc_script() -> Path:
-    """The TPC-C-like sysbench script of this package."""
+    """Returns the path of this package's TPC-C-like sysbench script."""
     return Path(str(resources.files(__package__) / "lua" / "tpcc.lua"))
 
 
 def load_of(settings: OltpSettings, server: MariaDb) -> Load:
-    """The sysbench command of a workload on a server."""
+    """Returns the sysbench command of a workload on a server."""
     if settings.workload == "tpcc":
         script = str(tpcc_script())
         options: tuple[str, ...] = (
@@ -42,7 +42,7 @@ def load_of(settings: OltpSettings, server: MariaDb) -> Load:
 
 
 def load_rows(log: CommandLog, settings: OltpSettings, server: MariaDb) -> None:
-    """Makes the tables and fills them; then lets the optimizer look at them."""
+    """Creates and fills the tables, then lets the optimizer analyze them."""
     load = load_of(settings, server)
     seed = f"--rand-seed={settings.seed}"
     threads = f"--threads={settings.load_threads}"
@@ -53,7 +53,7 @@ def load_rows(log: CommandLog, settings: OltpSettings, server: MariaDb) -> None:
 
 
 def tables_of(settings: OltpSettings) -> tuple[str, ...]:
-    """The names of a workload's tables."""
+    """Returns the names of a workload's tables."""
     if settings.workload == "tpcc":
         return _TPCC_TABLES
     return tuple(f"sbtest{number}" for number in range(1, settings.tables + 1))

@@ -1,4 +1,4 @@
-"""A run's private directory, and the certain end of everything made in it."""
+"""A run's private directory, which reliably ends everything made in it."""
 
 from __future__ import annotations
 
@@ -19,25 +19,24 @@ from hemi_lab.errors import LabError
 from .tools import Argument, Child, CommandLog
 
 _PREFIX = "hemi-lab-db-"
-# Names the process that owns a workplace, with its start time: process ids come again.
+# Names the process that owns a workplace, with its start time, since process ids are reused.
 _OWNER = ".owner"
-# Names directories made elsewhere, one to a line, so that they can be swept as well.
+# Names directories created elsewhere, one to a line, so that they can be swept as well.
 _MADE = ".made"
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 class Workplace:
-    """Owns processes, mounts, loop devices and files of a run. Use as a context manager.
+    """Owns processes, mounts, loop devices and files of a run. Use it as a context manager.
 
-    At the end (also after an error or Ctrl-C) they are ended in reverse order; signals wait
-    until that is done. What the end itself could not do is raised, after everything was tried.
-    """
+    At the end (also after an error or Ctrl-C) they are ended in reverse order, and signals wait
+    until that is done. Failures of the cleanup are raised after everything was tried."""
 
     def __init__(self, parent: Path | None = None) -> None:
-        """`parent`: where the directory is made; default: the system's temporary directory."""
+        """Creates the directory in `parent`, by default the system's temporary directory."""
         base = parent or Path(tempfile.gettempdir())
         sweep(base)
-        # Short, because the path of a unix socket may have at most 107 bytes.
+        # Short, because the path of a unix socket is limited to 107 bytes.
         self.directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
         (self.directory / _OWNER).write_text(_identity(os.getpid()))
         self.log = CommandLog()
@@ -61,7 +60,7 @@ class Workplace:
         self._stack.callback(action)
 
     def path(self, name: str) -> Path:
-        """A path in the directory that nothing has yet: `name`, or `name-1`, `name-2` …"""
+        """Returns an unused path in the directory: `name`, or `name-1`, `name-2` …"""
         path, number = self.directory / name, 0
         while path.exists():
             number += 1
@@ -75,21 +74,22 @@ class Workplace:
         return child
 
     def subdirectory(self, of: Path, name: str) -> Path:
-        """A new directory on another file system, removed at the end with all that is in it."""
+        """Creates a directory on another file system, removed at the end with all its content."""
         made = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=of))
-        # Its name is random: nobody else will ever have a directory of that name.
+        # Its name is random, so nobody else will ever have a directory of that name.
         with (self.directory / _MADE).open("a") as noted:
             noted.write(f"{json.dumps(str(made.absolute()))}\n")
         self.defer(lambda: shutil.rmtree(made, ignore_errors=True))
         return made
 
     def loop(self, backing: Path) -> Path:
-        """A loop device on `backing`, with O_DIRECT so that no second cache lies between."""
+        """Attaches a loop device to `backing`, with O_DIRECT so that no second cache lies
+        between."""
         device = Path(
             self.log.run("losetup", "--find", "--show", "--direct-io=on", backing).strip()
         )
         self.defer(lambda: _detach(device))
-        # The kernel may grant the device and not the option.
+        # The kernel may grant the device but not the option.
         if _content(Path(f"/sys/block/{device.name}/loop/dio")).strip() != "1":
             raise LabError(
                 f"{device} on {backing} does not do direct I/O, so that the page cache would be "
@@ -108,10 +108,9 @@ class Workplace:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the block as Ctrl-C does, so that workplaces are cleaned up.
+    """Makes SIGTERM and SIGHUP end the block as Ctrl-C does, so that workplaces are cleaned up.
 
-    Only on the main thread, as Python demands.
-    """
+    Works only on the main thread, as Python demands."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
@@ -134,16 +133,15 @@ def _signals_wait() -> Iterator[None]:
 
 
 def sweep(parent: Path) -> None:
-    """Ends what workplaces of processes that were killed have left: mounts, loop devices, files.
+    """Cleans up after workplaces of killed processes: mounts, loop devices, files.
 
-    (Their children have died with them.)
-    """
+    Their children have died with them."""
     for directory in parent.glob(f"{_PREFIX}*"):
         owner = directory / _OWNER
-        # The temporary directory is open to all: only what this user made is believed.
+        # Anyone can write to the temporary directory, so trust only this user's files.
         if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
             continue
-        # Not ours, or its owner is just making it.
+        # Not ours, or its owner is just creating it.
         if not owner.exists() or not (text := owner.read_text()):
             continue
         if _identity(int(text.split()[0])) == text:
@@ -162,18 +160,18 @@ def sweep(parent: Path) -> None:
             _detach(device)
         for point in reversed(mounts):
             unmount(point)
-        # Nothing is removed through a mount that stays; the next sweep tries again.
+        # Nothing is removed through a mount that stays. The next sweep tries again.
         if any(directory in point.parents for point in _mount_points()):
             continue
         for line in _content(directory / _MADE).splitlines():
-            # The last may be cut short.
+            # The last may be truncated.
             with contextlib.suppress(ValueError):
                 shutil.rmtree(json.loads(line), ignore_errors=True)
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def _identity(pid: int) -> str:
-    """A process's id and start time; the id alone if there is no such process."""
+    """Returns a process's id and start time, or the id alone if there is no such process."""
     stat = _content(Path(f"/proc/{pid}/stat"))
     return f"{pid} {stat.rsplit(')', 1)[1].split()[19]}" if stat else str(pid)
 
@@ -194,10 +192,9 @@ def _mount_points() -> list[Path]:
 
 
 def unmount(point: Path) -> None:
-    """Unmounts if mounted; lazily if it must.
+    """Unmounts if mounted, lazily if necessary.
 
-    The kernel's table is asked: a FUSE mount whose server has died answers no other question.
-    """
+    The kernel's table is asked, since a FUSE mount whose server has died answers nothing else."""
     if point not in _mount_points():
         return
     plain = subprocess.run(["umount", point], capture_output=True)

@@ -1,1 +1,1 @@
-"""Reports: runs as one HTML file that needs nothing else."""
+"""Reports: runs as one self-contained HTML file."""

@@ -1,4 +1,4 @@
-"""Arrays of one drive over several runs: how far more drives bring more."""
+"""Arrays of one drive over several runs, and how they scale with the number of drives."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class _Run:
     letter: str
     leg: str
     member: str
-    """The preset of the drive."""
+    """Preset of the drive."""
     count: int
     reader: Reader
 
 
 def parts(runs: list[tuple[str, Reader]]) -> list[Part]:
-    """Of every drive that several runs have in unlike numbers."""
+    """Returns the parts for every drive that several runs have in different numbers."""
     families: dict[str, list[_Run]] = defaultdict(list)
     for letter, reader in runs:
         target = reader.result.target
@@ -99,7 +99,7 @@ def _family(member: str, runs: list[_Run]) -> list[Part]:
 
 
 def _best(reader: Reader) -> dict[str, tuple[float, float]]:
-    """IOPS and bytes a second of each test's fastest point."""
+    """Returns IOPS and bytes a second of each test's fastest point."""
     steps = reader.table("steps").filter((pl.col("count") > 0) & (pl.col("stage") == "measure"))
     best = steps.sort("iops", descending=True).group_by("test", maintain_order=True).first()
     order = {test.name: n for n, test in enumerate(reader.result.tests)}

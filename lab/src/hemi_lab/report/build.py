@@ -1,4 +1,4 @@
-"""From runs to the page: what each test found, in the order a reader needs it."""
+"""Builds the page from runs: each test's figures, in the order a reader needs them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hemi_lab.units import shown_count, shown_rate, shown_time
 
 @dataclass
 class Section:
-    """One test."""
+    """One test on the page."""
 
     outcome: Outcome
     said: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Section:
 
 @dataclass
 class RunPage:
-    """One run."""
+    """One run on the page."""
 
     letter: str
     result: Result
@@ -53,7 +53,7 @@ class RunPage:
 
 
 def write(readers: list[Reader], path: Path) -> None:
-    """Writes the page. Runs stand in it in the order given."""
+    """Writes the page, with the runs in the order given."""
     runs = [_run(reader, chr(ord("A") + n)) for n, reader in enumerate(readers[:26])]
     write_page(
         "page.html.j2",
@@ -85,7 +85,7 @@ def _run(reader: Reader, letter: str) -> RunPage:
 
 
 def _glance(result: Result, steps: pl.DataFrame) -> Table:
-    """The best figure of each test, a line each."""
+    """Returns a table of each test's best figure."""
     rows = []
     for test in result.tests:
         own = steps.filter(
@@ -94,7 +94,7 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
             & (pl.col("count") > 0)
         )
         if test.kind == "database":
-            # One that was broken off has no latencies.
+            # An interrupted step has no latencies.
             own = own.filter(~pl.col("interrupted"))
         if own.is_empty():
             rows.append([test.title, "–", "–", "–", "–", "–", "–", _steady_said(test)])
@@ -102,9 +102,9 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
         if test.tracked and "round" in own["stage"].to_list() and test.tracked[0].first:
             last = own.filter(pl.col("round") >= test.tracked[0].first)
             own = last if last.height else own
-        # Of freezes the worst, of all else the point of most requests.
+        # Freezes and stalls show their worst step, all other tests the point of most requests.
         worst = test.kind in ("freeze", "stalls")
-        # Rounds of one label belong together; the label of most requests stands for the test.
+        # Rounds of one label belong together. The label of most requests stands for the test.
         best = (
             own.group_by("label", maintain_order=True)
             .agg(
@@ -210,10 +210,10 @@ def _section(
     window = _in_window(test, own)
     section.parts += written.consistency(own, intervals, window)
     section.parts.append(_time_chart(own, intervals, causes))
-    # Of rounds, those of the steady window.
+    # Rounds count in the steady window only.
     loads = measured if measured.height else own.filter(pl.col("step").is_in(window))
     if test.kind == "cross-stimulus":
-        # Each of its loads has a window of its own: all of each counts.
+        # Each of its loads has a window of its own, so all of its steps count.
         loads = own
     capacity = reader.result.target.get("bytes")
     if capacity:
@@ -259,7 +259,7 @@ def _measured(
 
 
 def _in_window(test: Outcome, own: pl.DataFrame) -> list[int]:
-    """Steps of the window of the first tracked variable."""
+    """Returns the steps in the window of the first tracked variable."""
     if not test.tracked or test.tracked[0].first is None:
         return []
     first, last = test.tracked[0].first, test.tracked[0].last
@@ -277,7 +277,7 @@ def _freezes(
     intervals: pl.DataFrame,
     causes: pl.DataFrame,
 ) -> None:
-    """The calm step, the stalls, and each freeze on its own axis."""
+    """Adds the calm step, the stalls, and each freeze on an axis of its own."""
     found = reader.table("freezes").filter(pl.col("test") == test.name)
     calm = own.filter(
         ~pl.col("step").is_in(found["step"].implode()) & (pl.col("stage") == "measure")
@@ -313,7 +313,7 @@ def _stalls(
     intervals: pl.DataFrame,
     causes: pl.DataFrame,
 ) -> None:
-    """Each phase in figures, and latency over time with the phases marked."""
+    """Adds each phase's figures, and latency over time with the phases marked."""
     found = reader.table("stalls").filter(pl.col("test") == test.name)
     if found.height:
         step = pl.col("step") == found["step"][0]
@@ -335,7 +335,7 @@ def _stalls(
 def _database(
     section: Section, test: Outcome, own: pl.DataFrame, reader: Reader, intervals: pl.DataFrame
 ) -> None:
-    """Throughput and percentiles of each placement, and what the database says of itself."""
+    """Adds each placement's throughput and percentiles, and the database's own figures."""
     told = reader.database(test.name)
     measured = own.filter((pl.col("stage") == "measure") & ~pl.col("interrupted"))
     if measured.height:

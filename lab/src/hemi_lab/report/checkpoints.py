@@ -1,4 +1,4 @@
-"""Checkpoint bursts on the page: reads and page writes apart, on one axis."""
+"""Charts of checkpoint bursts: reads and page writes on one axis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hemi_lab.report.figures import BLUE, GREEN, ORANGE, RED
 
 
 def series(intervals: pl.DataFrame) -> go.Figure:
-    """Second by second: reads and writes done, and how long the reads took."""
+    """Returns a chart of reads and writes in each second, with the reads' latency."""
     figure = make_subplots(
         rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.9, 1.1]
     )
@@ -45,7 +45,7 @@ def series(intervals: pl.DataFrame) -> go.Figure:
 
 
 def _whole(intervals: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """With zeros where none of the kind was done."""
+    """Returns the intervals of a kind, with zeros where none was done."""
     every = intervals.filter(pl.col("operation") == "all").select("start_seconds", "length_seconds")
     own = intervals.filter(pl.col("operation") == kind).select("start_seconds", "count")
     return (

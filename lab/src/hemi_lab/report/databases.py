@@ -1,5 +1,4 @@
-"""What the report shows of a database: tps second by second and against threads, percentiles,
-consistency."""
+"""Charts and tables of databases: tps by second and by threads, percentiles, consistency."""
 
 from __future__ import annotations
 
@@ -22,12 +21,13 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 def placed(steps: pl.DataFrame) -> pl.DataFrame:
-    """Steps with the placement that their label begins with."""
+    """Returns the steps with a column of their placement, the beginning of their label."""
     return steps.with_columns(pl.col("label").str.split(",").list.first().alias("placement"))
 
 
 def series(steps: pl.DataFrame, intervals: pl.DataFrame, told: dict[str, Any] | None) -> go.Figure:
-    """Transactions a second, and each second's 95th percentile, on the test's own clock."""
+    """Returns a chart of each second's transactions and 95th percentile, on the test's own
+    clock."""
     known = [
         step
         for placement in (told or {}).get("placements", [])
@@ -59,13 +59,13 @@ def series(steps: pl.DataFrame, intervals: pl.DataFrame, told: dict[str, Any] | 
     figure.update_yaxes(title="tps", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title="95 %, ms", type="log", row=2, col=1)
     figure.update_xaxes(title="seconds since the test's first step", row=2, col=1)
-    # Each line tells its own name when pointed at.
+    # Each line shows its name when pointed at.
     figure.update_layout(height=440, showlegend=steps.height <= 10)
     return figure
 
 
 def against_threads(measured: pl.DataFrame) -> go.Figure:
-    """Throughput against threads, a line for each placement."""
+    """Returns a chart of throughput against threads, with a line for each placement."""
     figure = go.Figure()
     for number, (name, part) in enumerate(_by_placement(measured)):
         figure.add_scatter(
@@ -82,7 +82,7 @@ def against_threads(measured: pl.DataFrame) -> go.Figure:
 
 
 def latencies(measured: pl.DataFrame) -> go.Figure:
-    """Three percentiles against threads; placements differ in their dashes."""
+    """Returns a chart of three percentiles against threads. Placements differ in their dashes."""
     figure = go.Figure()
     for number, (name, part) in enumerate(_by_placement(measured)):
         for column, rank, colour in _RANKS:
@@ -106,7 +106,7 @@ def _by_placement(measured: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
 
 
 def points(measured: pl.DataFrame, told: dict[str, Any] | None) -> Table:
-    """A row for each placement and thread count."""
+    """Returns a row for each placement and thread count."""
     errors = {
         f"{placement['placement']}, {step['threads']} threads": step["report"]
         for placement in (told or {}).get("placements", [])
@@ -136,7 +136,7 @@ def points(measured: pl.DataFrame, told: dict[str, Any] | None) -> Table:
 
 
 def kinds(told: dict[str, Any]) -> Table | None:
-    """The TPC-C-like transactions, each with its own percentiles; nothing of other loads."""
+    """Returns the percentiles of each TPC-C-like transaction, or `None` for other loads."""
     rows = []
     for placement in told["placements"]:
         for step in placement["steps"]:
@@ -160,7 +160,7 @@ def kinds(told: dict[str, Any]) -> Table | None:
 
 
 def consistency(told: dict[str, Any]) -> Table | None:
-    """Each condition, after the load and after the run; nothing where none was asked for."""
+    """Returns each condition after the load and after the run, or `None` if none was checked."""
     found: dict[tuple[str, int, str], dict[str, int]] = {}
     for placement in told["placements"]:
         for when in ("load", "run"):
@@ -188,7 +188,7 @@ def consistency(told: dict[str, Any]) -> Table | None:
 
 
 def server(told: dict[str, Any]) -> Table:
-    """What MariaDB was, of each placement."""
+    """Returns MariaDB's version, sizes and settings, for each placement."""
     rows = []
     for one in told["placements"]:
         settings = one["server_settings"]

@@ -1,5 +1,6 @@
-"""The charts, as Plotly figures. Colours of text and grid are set by the page, which knows
-whether it is light, dark or paper."""
+"""Charts as Plotly figures.
+
+The page sets the colours of text and grid, since it knows whether it is light, dark or paper."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ RED = "#c2464a"
 COLOURS = (BLUE, ORANGE, GREEN, "#a855b5", RED, "#4aa3b8", "#9a7b2f", GREY)
 
 _MOST_POINTS = 1500
-"""Points of one line; longer series are gathered into as many bins."""
+"""Largest number of points of a line. A longer series is gathered into this many bins."""
 
 _NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
@@ -32,7 +33,7 @@ def _figure(height: int, **layout: object) -> go.Figure:
 
 
 def convergence(rounds: pl.DataFrame) -> go.Figure:
-    """Every cell's rate against rounds: `label`, `round`, `iops`."""
+    """Returns a chart of every cell's rate against rounds (`label`, `round`, `iops`)."""
     figure = _figure(340)
     for number, label in enumerate(rounds["label"].unique(maintain_order=True)):
         part = rounds.filter(pl.col("label") == label)
@@ -46,13 +47,14 @@ def convergence(rounds: pl.DataFrame) -> go.Figure:
         )
     figure.update_xaxes(title="round", dtick=1 if rounds["round"].max() < 30 else None)  # type: ignore[operator]
     figure.update_yaxes(title="IOPS", type="log")
-    # Fifty-six names would be more legend than chart; each line tells its own when pointed at.
+    # Fifty-six names would be more legend than chart. Each line shows its name when pointed at.
     figure.update_layout(showlegend=rounds["label"].n_unique() <= 10)
     return figure
 
 
 def window(tracked: Tracked) -> go.Figure:
-    """A tracked variable: rounds, the window's mean, 10 % around it, and the fitted line."""
+    """Returns a tracked variable's rounds, its window's mean and 10 % around it, and the fitted
+    line."""
     figure = _figure(320)
     rounds = list(range(1, len(tracked.values) + 1))
     figure.add_scatter(
@@ -94,7 +96,8 @@ def window(tracked: Tracked) -> go.Figure:
 
 
 def gathered(series: pl.DataFrame) -> pl.DataFrame:
-    """At most so many points: counts and bytes add up, maxima stay, moments are merged."""
+    """Gathers a series into few points. Counts and bytes add up, maxima stay, moments are
+    merged."""
     if series.height <= _MOST_POINTS:
         return series
     group = (pl.int_range(pl.len()) * _MOST_POINTS // pl.len()).alias("group")
@@ -121,8 +124,10 @@ def gathered(series: pl.DataFrame) -> pl.DataFrame:
 
 
 def time_series(series: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:
-    """Second by second: IOPS; mean, standard deviation and maximum (logarithmic); and, where
-    they are known, the causes on the same axis."""
+    """Returns a chart of each second: IOPS, and latency on a logarithmic axis.
+
+    Latency is shown by mean, standard deviation and maximum. Known causes have panels on the same
+    axis."""
     series = gathered(series)
     groups = _cause_groups(causes)
     rows = 2 + len(groups)
@@ -148,7 +153,7 @@ def time_series(series: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:
 
 
 def latency_lines(figure: go.Figure, x: list[float], series: pl.DataFrame) -> None:
-    """The second row of a chart whose first is IOPS: the largest, the deviation and the mean."""
+    """Adds maximum, deviation and mean of latency as the second row, below IOPS."""
     for column, name, colour in (
         ("maximum_seconds", "maximum", RED),
         ("standard_deviation_seconds", "standard deviation", ORANGE),
@@ -176,7 +181,7 @@ _CAUSES = {
 def _cause_groups(
     causes: pl.DataFrame,
 ) -> list[tuple[str, list[tuple[str, list[float], list[float]]]]]:
-    """A panel for each kind of cause that says anything."""
+    """Returns a panel for each kind of cause that is not zero throughout."""
     groups = []
     for name, (title, factor, unit) in _CAUSES.items():
         part = causes.filter(pl.col("name") == name)
@@ -197,7 +202,7 @@ def _cause_groups(
 
 
 def knee(points: pl.DataFrame) -> go.Figure:
-    """Throughput against latency: where more demand brings waiting and no more requests."""
+    """Returns throughput against latency. Beyond its knee, more demand only adds waiting."""
     figure = _figure(340, hovermode="closest")
     ordered = points.with_columns((pl.col("threads") * pl.col("queue_depth")).alias("out")).sort(
         "out"
@@ -217,8 +222,7 @@ def knee(points: pl.DataFrame) -> go.Figure:
 
 
 def bars(points: pl.DataFrame) -> go.Figure:
-    """Rate of each point, with mean and standard deviation of its latency beside it, and its
-    slowest request."""
+    """Returns bars of each point: its rate, mean and standard deviation of latency, and maximum."""
     figure = make_subplots(rows=1, cols=3, horizontal_spacing=0.11)
     labels = points["label"].to_list()
     figure.add_bar(
@@ -243,7 +247,7 @@ def bars(points: pl.DataFrame) -> go.Figure:
 def heat(
     rows: Sequence[str], columns: Sequence[str], values: list[list[float | None]]
 ) -> go.Figure:
-    """A matrix as colours, with its numbers in it."""
+    """Returns a matrix as colours, with its numbers in it."""
     shown = [
         [
             "" if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
@@ -252,7 +256,7 @@ def heat(
         for row in values
     ]
     figure = _figure(90 + 34 * len(rows))
-    # Values of one matrix lie decades apart.
+    # Values of one matrix can be decades apart.
     colours = [[math.log10(value) if value else None for value in row] for row in values]
     figure.add_heatmap(
         z=colours,
@@ -271,7 +275,7 @@ def heat(
 
 
 def matrix_lines(table: pl.DataFrame) -> go.Figure:
-    """Rate against size, a line for each share of reads."""
+    """Returns rate against size, with a line for each share of reads."""
     figure = _figure(340)
     shares = table["read_percent"].unique().sort(descending=True).to_list()
     for number, share in enumerate(shares):
@@ -291,9 +295,10 @@ def matrix_lines(table: pl.DataFrame) -> go.Figure:
 def distribution(
     parts: dict[str, list[Histogram]], quantity: str = "latency", below: str = "requests no slower"
 ) -> go.Figure:
-    """The CDF, and latency (or another time) against nines, each line with a band. Where a part
-    has several rounds, the band is from the lowest to the highest of them, and the line is of all
-    of them merged; of one round it is the percentiles' 95 % interval."""
+    """Returns the CDF, and latency (or another time) against nines, each line with a band.
+
+    For a part of several rounds, the line is all of them merged and the band goes from the lowest
+    to the highest. For one round the band is the percentiles' 95 % interval."""
     figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.1)
     for number, (name, rounds) in enumerate(parts.items()):
         colour = COLOURS[number % len(COLOURS)]
@@ -373,8 +378,9 @@ def _faint(colour: str) -> str:
 
 
 def by_load(steps: pl.DataFrame, column: str, title: str, factor: float = 1.0) -> go.Figure:
-    """A point for every step where it was in time, in the colour of its load: what one load
-    does to the next, what rest brings back."""
+    """Returns a point for every step at its time, in the colour of its load.
+
+    It shows the effect of one load on the next, and of a rest."""
     figure = _figure(330)
     first = float(steps["start_seconds"].min())  # type: ignore[arg-type]
     for number, label in enumerate(steps["label"].unique(maintain_order=True)):

@@ -1,4 +1,5 @@
-"""Freezes on the page: each with what clients saw, what was owed, and when it was paid."""
+"""Charts and tables of freezes: the clients' latencies, and the debt of the leg until it
+drained."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _CAUSES = (
 
 
 def stalls(freezes: pl.DataFrame) -> Table:
-    """What each freeze did to clients, and to the legs."""
+    """Returns the effect of each freeze on clients and on the legs."""
     rows = [
         [
             row["label"] + (": MISSED, over before the load began" * (row["ended_seconds"] <= 0)),
@@ -53,7 +54,7 @@ def stalls(freezes: pl.DataFrame) -> Table:
 
 
 def phases(freezes: pl.DataFrame) -> Table:
-    """Latencies before, during and after each."""
+    """Returns the latencies before, during and after each freeze."""
     rows = []
     for row in freezes.iter_rows(named=True):
         for phase in ("before", "during", "after"):
@@ -71,8 +72,9 @@ def phases(freezes: pl.DataFrame) -> Table:
 
 
 def longest(freezes: pl.DataFrame) -> go.Figure:
-    """Longest request against the length of the freeze, each leg; what waits for the leg lies
-    on the dotted line."""
+    """Returns the longest request against the length of the freeze, for each leg.
+
+    Requests that wait for the leg lie on the dotted line."""
     figure = go.Figure()
     for number, leg in enumerate(freezes["leg"].unique().sort().to_list()):
         own = freezes.filter(pl.col("leg") == leg).sort("seconds")
@@ -89,7 +91,7 @@ def longest(freezes: pl.DataFrame) -> go.Figure:
 
 
 def along_the_freeze(figure: go.Figure, seconds: list[float], colour: str) -> None:
-    """The axes of a chart of longest requests, and where they lie that wait for the leg."""
+    """Adds the axes of longest requests, and the line of those that wait for the leg."""
     ends = [min(seconds), max(seconds)]
     figure.add_scatter(
         x=ends,
@@ -103,8 +105,7 @@ def along_the_freeze(figure: go.Figure, seconds: list[float], colour: str) -> No
 
 
 def around(freeze: dict[str, object], intervals: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:
-    """One freeze: requests a second, latency, what the legs owe and what is exposed, on one
-    axis that begins with the freeze."""
+    """Returns one freeze: rate, latency, debt and exposure on one axis that begins with it."""
     begin, end = float(str(freeze["began_seconds"])), float(str(freeze["ended_seconds"]))
     known = [
         (title, factor, part)
@@ -158,8 +159,9 @@ def around(freeze: dict[str, object], intervals: pl.DataFrame, causes: pl.DataFr
 
 
 def filled(intervals: pl.DataFrame) -> pl.DataFrame:
-    """Of all operations, with the intervals in which nothing was done: a silence is a rate of
-    zero and no latency."""
+    """Returns intervals of all operations, filled up with those in which nothing was done.
+
+    A silence is a rate of zero, without a latency."""
     own = intervals.filter(pl.col("operation") == "all")
     if own.is_empty():
         return own
@@ -169,7 +171,7 @@ def filled(intervals: pl.DataFrame) -> pl.DataFrame:
     most = max(numbered["bin"].to_list())
     every = pl.DataFrame({"bin": pl.Series(range(most + 1), dtype=pl.Int64)})
     return (
-        # The last is a sliver, in which the load ends: its rate says nothing.
+        # The last interval is a sliver in which the load ends. Its rate means nothing.
         every.filter(pl.col("bin") < most)
         .join(numbered, on="bin", how="left")
         .with_columns(

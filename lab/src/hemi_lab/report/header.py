@@ -1,4 +1,4 @@
-"""The box at the top: what was measured, in what state, with what, and how hard."""
+"""The box at the top: target, state, load and machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hemi_lab.units import shown_size
 Line = tuple[str, str]
 
 _MOST_HOWS = 3
-"""Ways of preparing that are told one by one; the tests' own sections have all."""
+"""Largest number of preparations listed here. The tests' own sections have all."""
 
 
 def header(result: Result, steps: pl.DataFrame) -> list[Line]:
-    """Line by line."""
+    """Returns the lines of the box."""
     return [
         *_target(result),
         *_state(result, steps),
@@ -51,7 +51,7 @@ def _target(result: Result) -> list[Line]:
 
 
 def _spare(target: dict[str, Any]) -> str:
-    """Both ways in which over-provisioning is given, as they are easily taken for each other."""
+    """Returns over-provisioning in both of its usual forms, since they are easily confused."""
     said = []
     for leg, drive in zip(target.get("legs") or [], target.get("drives") or [], strict=False):
         alpha = (drive or {}).get("alpha")

@@ -1,4 +1,4 @@
-"""Tests of many cells: their tables, colours and lines, over the steady window."""
+"""Tests of many cells: tables, heat maps and lines over the steady window."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _FIGURES: tuple[tuple[str, str, float, Callable[[float], str]], ...] = (
 
 
 def matrix(test: Outcome, own: pl.DataFrame, reader: Reader) -> list[Part]:
-    """Shares of reads × sizes: a matrix as a table and in colours, lines, every cell, and the
-    way to the steady window."""
+    """Returns a matrix of shares of reads × sizes as tables, heat maps and lines.
+
+    All cells and the way to the steady window follow."""
     parts: list[Part] = []
     rounds = own.filter(pl.col("stage") == "round")
     window = in_window(test, rounds)
@@ -48,7 +49,7 @@ def matrix(test: Outcome, own: pl.DataFrame, reader: Reader) -> list[Part]:
 
 
 def demand(test: Outcome, own: pl.DataFrame, reader: Reader) -> list[Part]:
-    """Threads × queue depths, and throughput against latency."""
+    """Returns threads × queue depths, and throughput against latency."""
     table = _merged(in_window(test, own.filter(pl.col("stage") == "round")), reader)
     threads = table["threads"].unique().sort().to_list()
     depths = table["queue_depth"].unique().sort().to_list()
@@ -65,11 +66,11 @@ def demand(test: Outcome, own: pl.DataFrame, reader: Reader) -> list[Part]:
 
 
 _Axis = tuple[str, Sequence[Any], list[str]]
-"""A column, the values it has, and their names."""
+"""A column, its values, and their names."""
 
 
 def _grids(table: pl.DataFrame, down: _Axis, across: _Axis) -> list[Part]:
-    """Rate and mean latency of every cell, as a table and in colours."""
+    """Returns rate and mean latency of every cell, as a table and as a heat map."""
     parts: list[Part] = []
     for title, column, factor, shown in _FIGURES:
         known = {
@@ -92,7 +93,7 @@ def in_window(test: Outcome, rounds: pl.DataFrame) -> pl.DataFrame:
 
 
 def _merged(rounds: pl.DataFrame, reader: Reader) -> pl.DataFrame:
-    """Cells of a matrix over their rounds: rates as means, percentiles of merged bins."""
+    """Returns a matrix's cells over their rounds: means of rates, percentiles of merged bins."""
     rows = []
     for (label,), part in rounds.group_by(["label"], maintain_order=True):
         bins = reader.histogram(part["step"].to_list())

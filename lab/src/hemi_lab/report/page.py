@@ -1,4 +1,4 @@
-"""Pages of the report's design: one file, with everything in it."""
+"""Writes pages in the report's design, each as one self-contained file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hemi_lab.report.parts import Chart
 
 
 def write_page(template: str, path: Path, **content: object) -> None:
-    """Renders a template of this folder with the design's style, script and charts."""
+    """Renders a template of this directory with the design's style, script and charts."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("hemi_lab", "report"),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""What pages are made of: charts and tables, each with its heading."""
+"""The parts of pages: charts and tables, each with its heading."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 @dataclass(frozen=True)
 class Table:
-    """Headings, rows, and what stands under it."""
+    """A table with its headings, its rows and a note below."""
 
     headings: list[str]
     rows: list[list[str]]
@@ -18,7 +18,7 @@ class Table:
 
 @dataclass
 class Chart:
-    """A chart with its heading and what stands under it."""
+    """A chart with its heading and a note below."""
 
     title: str
     figure: go.Figure
@@ -26,7 +26,7 @@ class Chart:
 
     @property
     def json(self) -> str:
-        """For a script element: no `</` may end it."""
+        """Returns the figure for a script element, which no `</` may end."""
         return str(self.figure.to_json()).replace("</", "<\\/")
 
 

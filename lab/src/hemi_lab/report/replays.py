@@ -1,4 +1,4 @@
-"""A replayed trace: what came through at each queue depth, how late, and second by second."""
+"""A replayed trace: latency and lateness at each queue depth, and the rate over time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS = (("read", "reads"), ("write", "writes"))
 
 
 def parts(steps: pl.DataFrame, intervals: pl.DataFrame, reader: Reader) -> list[Part]:
-    """Of every queue depth, reads and writes apart."""
+    """Returns the figures of every queue depth, reads and writes apart."""
     rows = []
     for step in steps.filter(pl.col("stage") == "measure").iter_rows(named=True):
         own = intervals.filter(pl.col("step") == step["step"])

@@ -1,4 +1,4 @@
-"""What the report shows of scans: how long each took, and what it read for that."""
+"""Tables of scans: their times and the bytes they read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COMPARED = {"access": "By way of access", "layout": "By layout of the file, in 
 
 
 def parts(told: dict[str, Any]) -> list[tuple[str, Table]]:
-    """A table for each comparison that was begun."""
+    """Returns a table for each comparison that was begun."""
     return [
         (title, _table(comparison, told))
         for comparison, title in _COMPARED.items()

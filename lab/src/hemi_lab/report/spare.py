@@ -1,4 +1,4 @@
-"""Spare flash: what more of it does to rate, evenness and write amplification."""
+"""Spare flash and its effect on rate, evenness and write amplification."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class Spared:
 
     label: str
     alpha: float
-    """Flash as a multiple of what the load writes to: raw, less its loss, by the active range."""
+    """Flash (raw, less its loss) as a multiple of the active range."""
     iops: float
     deviation: float
-    """Of the requests' latencies."""
+    """Standard deviation of the requests' latencies."""
     amplification: float | None
     steady: bool
 
     @property
     def share(self) -> float:
-        """Spare, as a share of the flash."""
+        """Spare flash, as a share of all flash."""
         return 1 - 1 / self.alpha
 
 
 def parts(runs: list[tuple[str, Reader]]) -> list[Part]:
-    """Of all runs together; a single point is no curve."""
+    """Compares the points of all runs. A single point is no curve."""
     known = sorted(
         (point for letter, reader in runs for point in _points(letter, reader)),
         key=lambda point: point.alpha,
@@ -73,8 +73,9 @@ def parts(runs: list[tuple[str, Reader]]) -> list[Part]:
 
 
 def first_in_first_out(alpha: float) -> float:
-    """Write amplification of cleaning oldest first, pages written uniformly at random
-    (Desnoyers, SYSTOR 2012; Xiang and Kurkoski, 2011)."""
+    """Returns the write amplification of oldest-first cleaning under uniform random page writes.
+
+    Desnoyers, SYSTOR 2012; Xiang and Kurkoski, 2011."""
     return alpha / (alpha + float(lambertw(-alpha * math.exp(-alpha)).real))
 
 
@@ -96,7 +97,7 @@ def _points(letter: str, reader: Reader) -> list[Spared]:
             continue
         count = window["count"].to_numpy()
         means = window["mean_seconds"].to_numpy()
-        # Of all requests of the window: within the rounds, and between their means.
+        # The variance of all requests of the window: within the rounds, and between their means.
         mean = float((means * count).sum() / count.sum())
         squares = (window["standard_deviation_seconds"].to_numpy() ** 2 + means**2) * count
         variance = float(squares.sum() / count.sum()) - mean**2
@@ -114,7 +115,7 @@ def _points(letter: str, reader: Reader) -> list[Spared]:
 
 
 def _window(test: Outcome, steps: pl.DataFrame) -> pl.DataFrame:
-    """The rounds of the tracked load in its (last) window."""
+    """Returns the rounds of the tracked load in its (last) window."""
     if len(test.tracked) != 1 or test.tracked[0].first is None:
         return steps.clear()
     first, last = test.tracked[0].first, test.tracked[0].last or test.tracked[0].first
@@ -123,7 +124,7 @@ def _window(test: Outcome, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _uniform_writes(window: pl.DataFrame) -> bool:
-    """Theory knows one load only."""
+    """Returns true for one load of uniform random writes, the only one that the theory covers."""
     return bool(
         window["label"].n_unique() == 1
         and (window["read_percent"] == 0).all()

@@ -1,5 +1,6 @@
-"""Stalls on the page: what clients saw in each phase, and latency over time with the phases
-marked; of several runs, beside each other."""
+"""Charts and tables of stalls: the clients' latencies in each phase and over time.
+
+Several runs are shown together."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _CAUSES = (
 _MIB = 1 << 20
 
 _MOST_POINTS = 3000
-"""Points of one line; longer series are gathered into as many bins, each with its slowest."""
+"""Largest number of points of a line. A longer series is gathered into this many bins, each with
+its slowest request."""
 
 NOTE = (
     "Of requests by when they were meant to go, whenever they were done; IOPS count what was done "
@@ -30,7 +32,7 @@ NOTE = (
 
 
 def phases(stalls: pl.DataFrame) -> Table:
-    """A row for each phase, all of them together, before and after."""
+    """Returns a row for each phase, for all of them together, and for before and after."""
     rows = [
         [
             _name(row),
@@ -63,8 +65,9 @@ def phases(stalls: pl.DataFrame) -> Table:
 
 
 def over_time(stalls: pl.DataFrame, intervals: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:
-    """Requests a second, latency, what the leg owes and what is exposed, on one axis that begins
-    with the first phase; the phases are marked."""
+    """Returns rate, latency, debt and exposure on one axis that begins with the first phase.
+
+    The phases are marked."""
     begin = _begin(stalls)
     known = [
         (title, word, part)
@@ -111,8 +114,9 @@ def over_time(stalls: pl.DataFrame, intervals: pl.DataFrame, causes: pl.DataFram
 
 
 def together(runs: list[tuple[str, Reader]]) -> list[Part]:
-    """Each test of several runs that have it: slowest requests over time in one chart, and the
-    phases in one table."""
+    """Compares each test that several runs have.
+
+    Returns the slowest requests over time in one chart, and the phases in one table."""
     found: list[Part] = []
     tables = [(letter, reader, reader.table("stalls")) for letter, reader in runs]
     tests = dict.fromkeys(test for _, _, stalls in tables for test in stalls["test"].to_list())
@@ -175,8 +179,9 @@ def _beside(runs: list[tuple[str, Reader, pl.DataFrame]]) -> go.Figure:
 
 
 def gathered(intervals: pl.DataFrame) -> pl.DataFrame:
-    """`at`, `iops`, `mean_seconds` and `maximum_seconds` over time; of a long step, several
-    intervals a point, with the slowest request of all of them."""
+    """Returns `at`, `iops`, `mean_seconds` and `maximum_seconds` over time.
+
+    Points of a long step span several intervals, with the slowest request of all of them."""
     series = filled(intervals)
     if series.is_empty():
         return pl.DataFrame(
@@ -205,7 +210,8 @@ def _begin(stalls: pl.DataFrame) -> float:
 
 
 def _mark(figure: go.Figure, stalls: pl.DataFrame, begin: float, rows: int | None) -> None:
-    """Shades the phases in which requests stall, darker by the delay, and names all of them."""
+    """Shades the phases in which requests stall, in two alternating shades, and labels all
+    phases."""
     own = stalls.filter(pl.col("phase") > 0).sort("phase")
     every = {} if rows is None else {"row": "all", "col": 1}
     for row in own.iter_rows(named=True):

@@ -1,4 +1,4 @@
-"""The tables of a report: headings and cells as text."""
+"""The tables of a report, with headings and cells as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _time(value: float | None) -> str:
 
 
 def points(steps: pl.DataFrame, intervals: pl.DataFrame) -> Table:
-    """Steps with rates and latencies, a row each."""
+    """Returns a row for each step, with its rates and latencies."""
     headings = [
         "",
         "IOPS",
@@ -73,7 +73,7 @@ def _within(step: int, intervals: pl.DataFrame) -> str:
 
 
 def cells(table: pl.DataFrame) -> Table:
-    """Mean, 99.9 % and maximum of a matrix's cells, in the steady window."""
+    """Returns rate and latencies of a matrix's cells in the steady window."""
     rows = [
         [
             row["label"],
@@ -93,7 +93,7 @@ def cells(table: pl.DataFrame) -> Table:
 
 
 def energy(steps: pl.DataFrame) -> Table | None:
-    """What the requests of each load cost; nothing where no energy is known."""
+    """Returns the energy of each load's requests, or `None` if no energy is known."""
     rows = []
     known = steps.filter((pl.col("energy_joules") > 0) & (pl.col("count") > 0))
     for (label,), part in known.group_by(["label"], maintain_order=True):
@@ -119,7 +119,7 @@ def energy(steps: pl.DataFrame) -> Table | None:
 
 
 def shown_energy(joules: float) -> str:
-    """`12.3 µJ`."""
+    """Returns a text such as `12.3 µJ`."""
     for unit, factor in (("J", 1.0), ("mJ", 1e-3)):
         if joules >= factor:
             return f"{joules / factor:.3g} {unit}"
@@ -127,8 +127,9 @@ def shown_energy(joules: float) -> str:
 
 
 def legs(steps: pl.DataFrame, causes: pl.DataFrame) -> Table | None:
-    """What each leg did in each step, and what was owed and exposed at most; nothing of a target
-    of one leg."""
+    """Returns each leg's work in each step, with the largest debt and exposure.
+
+    `None` for a target of one leg."""
     rows = []
     for step in steps.iter_rows(named=True):
         own = causes.filter(pl.col("step") == step["step"])
@@ -172,7 +173,7 @@ def _of(causes: pl.DataFrame, name: str) -> pl.DataFrame:
 def _weighted(
     part: pl.DataFrame, name: str, other: pl.DataFrame | None = None, weight: str | None = None
 ) -> float | None:
-    """The mean of a cause over time; or over what another one counts in the same intervals."""
+    """Returns the mean of a cause over time, or weighted by another cause in the same intervals."""
     own = _of(part, name)
     if own.is_empty():
         return None
@@ -220,7 +221,7 @@ _NINES = ((0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.99
 
 
 def quality(parts: dict[str, Histogram]) -> Table:
-    """Percentiles with their intervals: what a latency objective is judged by."""
+    """Returns percentiles with their intervals, for judging latency objectives."""
     rows = []
     for label, bins in parts.items():
         row = [label, f"{bins.total:,}"]

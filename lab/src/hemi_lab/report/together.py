@@ -1,4 +1,4 @@
-"""Several runs in one report: how far they agree, and what they show only together."""
+"""Several runs in one report: their agreement, and comparisons that need more than one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hemi_lab.statistics.histogram import Histogram
 from hemi_lab.units import shown_count, shown_time
 
 Lettered = tuple[str, Reader]
-"""A run, and the letter it has on the page."""
+"""A run with its letter on the page."""
 
 _MOST_OVERLAYS = 12
-"""Loads whose distributions are laid over each other; a report of more is of whole plans."""
+"""Largest number of loads with overlaid distributions. A report of more is of whole plans."""
 
 
 def parts(runs: list[Lettered]) -> list[Part]:
-    """Nothing of a single run."""
+    """Returns the shared parts, or none for a single run."""
     if len(runs) < 2:
         return []
     points = [(letter, reader, points_of(reader)) for letter, reader in runs]
@@ -35,7 +35,7 @@ Points = dict[tuple[str, str], pl.DataFrame]
 
 
 def points_of(reader: Reader) -> Points:
-    """Loads that were measured; of rounds those of the steady window."""
+    """Returns the measured loads. Rounds count in the steady window only."""
     steps = reader.table("steps").filter((pl.col("count") > 0) & ~pl.col("interrupted"))
     firsts = {test.name: test.tracked[0].first or 1 for test in reader.result.tests if test.tracked}
     found: Points = {}
@@ -50,7 +50,7 @@ def points_of(reader: Reader) -> Points:
 
 
 def _run_to_run(runs: list[tuple[str, Reader, Points]]) -> list[Part]:
-    """The same load over several runs of a target."""
+    """Compares the same load over several runs of a target."""
     tables: list[Part] = []
     targets = dict.fromkeys(str(reader.result.target["text"]) for _, reader, _ in runs)
     for target in targets:
@@ -95,7 +95,7 @@ def _mean(steps: pl.DataFrame) -> float | None:
 
 
 def _p99(steps: pl.DataFrame) -> float | None:
-    # Of several rounds it would have to be merged: that is what the overlays below do.
+    # Several rounds would have to be merged, which the overlays below do.
     return steps["p99_seconds"][0] if steps.height == 1 else None
 
 
@@ -107,10 +107,10 @@ _FIGURES: tuple[tuple[str, Callable[[pl.DataFrame], float | None], Callable[[flo
 
 
 def _overlays(runs: list[tuple[str, Reader, Points]]) -> list[Part]:
-    """The distributions of one load in all runs that have it."""
+    """Returns the distributions of each load that several runs share."""
     every = [point for _, _, points in runs for point in points]
     shared = [point for point in dict.fromkeys(every) if every.count(point) > 1]
-    # Of more, those at the ends and evenly between.
+    # If there are too many, take the ends and some evenly between.
     if len(shared) > _MOST_OVERLAYS:
         last = len(shared) - 1
         kept = {round(n * last / (_MOST_OVERLAYS - 1)) for n in range(_MOST_OVERLAYS)}

@@ -1,4 +1,4 @@
-"""The measurement window of a tracked variable: its plot, and the numbers under it."""
+"""The measurement window of a tracked variable: its plot, and the numbers below."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hemi_lab.units import shown_rate, shown_time
 
 
 def parts(tracked: Tracked) -> list[Part]:
-    """Nothing where there was one round only."""
+    """Returns the plot and the numbers, or none if there was only one round."""
     if len(tracked.values) < 2:
         return []
     chart = Chart(f"Measurement window: {tracked.label}", figures.window(tracked), _said(tracked))
@@ -28,7 +28,7 @@ def _said(tracked: Tracked) -> str:
 
 
 def _numbers(tracked: Tracked) -> list[Part]:
-    """As the PTS's reports have them."""
+    """Returns the numbers that the PTS's reports have."""
     mean, first, last = tracked.mean, tracked.first, tracked.last
     if mean is None or first is None or last is None:
         return []
@@ -46,7 +46,7 @@ def _numbers(tracked: Tracked) -> list[Part]:
     if tracked.range_share is not None:
         rows.append(["range, at most 20 % of the average", _judged(tracked.range_share, RANGE)])
     if tracked.slope is not None and tracked.intercept is not None:
-        # The intercept is kept at the window's first round; a reader counts from round 0.
+        # The intercept is kept at the window's first round, but readers count from round 0.
         start = tracked.intercept - tracked.slope * first
         sign = "+" if tracked.slope >= 0 else "-"
         fit = f"{_plain(start)} {sign} {_plain(abs(tracked.slope))} × round, {tracked.unit}"
@@ -67,7 +67,7 @@ def _judged(share: float, most: float) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """A value of a tracked variable with its unit."""
+    """Returns a value of a tracked variable with its unit."""
     if unit == "s":
         return shown_time(value)
     if unit == "bytes/s":
@@ -76,5 +76,5 @@ def amount(value: float, unit: str) -> str:
 
 
 def _plain(value: float) -> str:
-    """Four digits, and never as a power of ten where a reader can count."""
+    """Returns four digits, and no power of ten where a reader can count."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

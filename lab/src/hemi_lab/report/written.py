@@ -1,5 +1,4 @@
-"""What was written so far as the axis: how a drive takes writes as it fills, and the cliff at
-which a cache is full."""
+"""Charts over the amount written: a drive's rate as it fills, and the cliff of a full cache."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.units import shown_rate
 
 _LEAST_FILLS = 0.2
-"""Capacities written below which a test says nothing of them."""
+"""Fewest capacities written for which a test gets such a chart."""
 
 _CLIFF = 0.5
-"""Of the rate at the beginning."""
+"""Share of the initial rate below which a cliff is reported."""
 
 _ENDS = 10
-"""The first and the last so manieth of a load are its beginning and its end."""
+"""The first and the last 1/10 of a load are its beginning and its end."""
 
 _CLIFF_POINTS = 10
 
@@ -26,8 +25,10 @@ _CONSISTENCY_POINTS = 20
 
 
 def series(steps: pl.DataFrame, intervals: pl.DataFrame, capacity: float) -> pl.DataFrame:
-    """Intervals of all operations, with `written`: bytes since the purge at their ends, and
-    `fills`: the same in capacities."""
+    """Returns intervals of all operations with the columns `written` and `fills`.
+
+    `written` counts the bytes since the purge at the interval's end, and `fills` the same in
+    capacities."""
     own = intervals.filter(pl.col("step").is_in(steps["step"].implode()))
     wrote = own.filter(pl.col("operation") == "write").select(
         "step", "start_seconds", pl.col("bytes").alias("wrote"), pl.col("count").alias("writes")
@@ -47,8 +48,8 @@ def series(steps: pl.DataFrame, intervals: pl.DataFrame, capacity: float) -> pl.
 
 
 def parts(steps: pl.DataFrame, intervals: pl.DataFrame, capacity: float) -> list[Part]:
-    """Of a test: rate and latency against what was written, the cliff of each load that writes
-    for long, and how even it was."""
+    """Returns a test's rate and latency against the amount written, and the cliff of each long
+    load."""
     known = series(steps, intervals, capacity)
     if known.is_empty() or not known["wrote"].sum():
         return []
@@ -77,8 +78,9 @@ def _against(known: pl.DataFrame) -> go.Figure:
 
 
 def _cliffs(known: pl.DataFrame) -> list[Part]:
-    """Rates of writes against gigabytes, of every load that wrote for some time: a fill, a
-    preconditioning, a saturation."""
+    """Returns rates of writes against gigabytes, for every load that wrote for some time.
+
+    Such loads are fills, preconditionings and saturations."""
     figure = go.Figure()
     rows = []
     loads = known.filter(pl.col("stage").is_in(["precondition", "round"]) & (pl.col("wrote") > 0))
@@ -123,8 +125,9 @@ def _cliffs(known: pl.DataFrame) -> list[Part]:
 
 
 def consistency(steps: pl.DataFrame, intervals: pl.DataFrame, window: list[int]) -> list[Part]:
-    """Every second of the load that brought the target into its state as a point: all of them
-    logarithmic, and those of the window (its steps) linear."""
+    """Returns every second of the load that brought the target into its state as a point.
+
+    All seconds have a logarithmic axis, those of the window's steps a linear one."""
     own = steps.filter(
         pl.col("stage").is_in(["precondition", "round"]) & pl.col("round").is_not_null()
     )

@@ -1,1 +1,1 @@
-"""Sweeps of simulations: many cases of one spec, kept by what they are (docs/lab/sweep.md)."""
+"""Sweeps of simulations: many cases of one spec, with cached results (docs/lab/sweep.md)."""

@@ -1,4 +1,4 @@
-"""The cases of a spec as tasks, each known by its spec, seed and version."""
+"""The cases of a spec as tasks, each identified by its spec, seed and version."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hemi_lab.drivers.simulated import INSTALL
 from hemi_lab.errors import UsageError
 
 _MOST_CARRIED = 8 << 20
-"""Bytes of a file that go with a task; a larger one has to be on the machine that runs it."""
+"""Largest file that goes with a task, in bytes. Larger ones must exist on the task's machine."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """The very simulator: its version and the hash of its binary."""
+    """The simulator's version and the hash of its binary."""
 
     hemi: str
     number: str
@@ -28,39 +28,39 @@ class Version:
 
     @property
     def text(self) -> str:
-        """`0.2.0+0123456789abcdef`: equal texts give equal results."""
+        """A text such as `0.2.0+0123456789abcdef`. Equal texts give equal results."""
         return f"{self.number}+{self.build}"
 
     @staticmethod
     def present() -> Version:
-        """Of the hemi on this machine."""
+        """Returns the version of the hemi on this machine."""
         hemi = tool.find("hemi", "HEMI", INSTALL)
         said = tool.run([hemi, "--version"]).output.strip().removeprefix("hemi ")
         return Version(hemi, said, build(hemi))
 
 
 def build(hemi: str) -> str:
-    """16 hexadecimal digits of a binary."""
+    """Returns 16 hexadecimal digits of a binary's hash."""
     with Path(hemi).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Attached:
-    """A file that a spec names: a preset, a trace."""
+    """A file that a spec names, such as a preset or a trace."""
 
     name: str
-    """As the spec names it, from the spec's folder."""
+    """Name in the spec, relative to the spec's directory."""
     digest: str
     content: bytes | None
-    """`None` where it is too large to go with the task."""
+    """`None` if it is too large to go with the task."""
     path: str
-    """Where it is on the machine that made the task."""
+    """Path on the machine that made the task."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One simulation. It has all that another machine needs."""
+    """One simulation, with everything that another machine needs."""
 
     key: str
     """Hash of the case's spec, its seed and the version."""
@@ -74,16 +74,16 @@ class Task:
     version: Version
     attached: list[Attached] = field(default_factory=list)
     snapshots: str | None = None
-    """A folder on the machine that runs it, for preconditioned flash."""
+    """A directory of preconditioned flash, on the machine that runs the task."""
 
     @property
     def partition(self) -> str:
-        """The folder of its results."""
+        """Directory of its results."""
         return f"spec={self.spec_hash}"
 
 
 def tasks(spec: Path, seeds: list[int], snapshots: Path | None = None) -> list[Task]:
-    """Every case of a spec; with seeds, every case with each of them."""
+    """Returns every case of a spec, with each of the seeds if there are any."""
     try:
         text = spec.read_text()
         table = tomllib.loads(text)
@@ -124,7 +124,7 @@ def _listed(hemi: str, spec: Path) -> list[dict[str, Any]]:
 
 
 def _case(table: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """What a case is: the spec with its values put in, without what changes nothing."""
+    """Returns a case as the spec with its values, without keys that change nothing."""
     meant: dict[str, Any] = json.loads(json.dumps(table, default=str))
     for key in ("sweep", "title", "seed"):
         meant.pop(key, None)
@@ -140,7 +140,7 @@ def _case(table: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attached(value: Any, folder: Path, place: str) -> Iterator[Attached]:
-    """Files that texts of a spec name, and those that these name in turn."""
+    """Yields the files that a spec names, and those that they name in turn."""
     if isinstance(value, dict):
         for inner in value.values():
             yield from _attached(inner, folder, place)

@@ -1,4 +1,4 @@
-"""Results as partitioned Parquet, each written once and whole.
+"""Stores results as partitioned Parquet, each file written once and whole.
 
     OUT/cases/spec=HASH/KEY.parquet         one row, the figures
     OUT/latencies/spec=HASH/KEY.parquet     bins by operation
@@ -6,7 +6,7 @@
     OUT/intervals/spec=HASH/KEY.parquet     second by second
     OUT/sweeps/HASH/table.parquet           a sweep's cases with their swept values and figures
 
-The file in `cases` is the last of a result: where it is, the result is whole."""
+The file in `cases` is the last of a result. If it exists, the result is whole."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hemi_lab.sweeps.cases import Task
 from hemi_lab.sweeps.tables import TABLES
 
 _ORDER = ("latencies", "legs", "intervals", "cases")
-"""In which a result's files are written."""
+"""The order in which a result's files are written."""
 
 
 class Store(kept.Store[Task]):
-    """A folder of results."""
+    """A directory of results."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, {name: TABLES[name] for name in _ORDER})

@@ -1,4 +1,4 @@
-"""A sweep: what is missing is run, and everything becomes one table."""
+"""Runs the missing cases of a sweep, and puts all into one table."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from hemi_lab.sweeps.task import Simulated, simulate
 
 @dataclass
 class Swept:
-    """What a sweep came to."""
+    """The outcome of a sweep."""
 
     tasks: list[Task]
     known: int
-    """Results that were there before."""
+    """Number of results that existed before."""
     run: int = 0
     failed: list[Simulated] = field(default_factory=list)
 
 
 Show = Callable[[int, int, Simulated | None], None]
-"""Told how many of the missing are done, of how many, and the last."""
+"""Called with the number of missing tasks done, the number that were missing, and the last."""
 
 
 def sweep(tasks: list[Task], store: Store, pool: Pool, show: Show) -> Swept:
-    """Runs what has no result yet. One that fails leaves the others alone; Ctrl-C leaves what
-    is done."""
+    """Runs the tasks without a result. A failed task leaves the others alone. Ctrl-C keeps finished
+    ones."""
     done = run_missing(simulate, tasks, store, pool, show, "simulations")
     return Swept(tasks, done.known, done.run, done.failed)
 
 
 def table(tasks: list[Task], store: Store) -> pl.DataFrame:
-    """A sweep's cases in order: number, seed, the swept values, the figures."""
+    """Returns a sweep's cases in order: number, seed, swept values and figures."""
     keys = list(dict.fromkeys(key for task in tasks for key in task.values))
     rows: dict[str, list[Any]] = {
         "case": [task.case for task in tasks],
@@ -60,7 +60,7 @@ def table(tasks: list[Task], store: Store) -> pl.DataFrame:
 
 
 def _alike(values: list[Any]) -> list[Any]:
-    """One type for a column: numbers stay numbers, what is mixed becomes text."""
+    """Returns the values in one type. Numbers stay numbers, and mixed types become text."""
     if all(isinstance(value, bool) for value in values):
         return values
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
@@ -70,7 +70,7 @@ def _alike(values: list[Any]) -> list[Any]:
 
 
 def keep_table(tasks: list[Task], store: Store) -> Path:
-    """Writes the sweep's table; its name is of the tasks, in which the seeds are too."""
+    """Writes the sweep's table. Its name is a hash of the tasks, which include the seeds."""
     frame = table(tasks, store)
     name = hashlib.sha256("\n".join(task.key for task in tasks).encode()).hexdigest()[:16]
     path = store.folder / "sweeps" / name / "table.parquet"

@@ -12,7 +12,7 @@ from hemi_lab.statistics.histogram import from_hdr_bins
 from hemi_lab.sweeps.cases import Task
 
 KEYS = {"key": pl.String, "spec": pl.String, "seed": pl.Int64, "version": pl.String}
-"""Columns of every table: `key` is of the other three."""
+"""Columns of every table. `key` is the hash of the other three."""
 
 _FIGURES = {
     "count": "count",
@@ -77,7 +77,7 @@ def _bins(part: dict[str, Any]) -> Iterable[tuple[int, int, int]]:
 
 
 def tables(report: dict[str, Any], task: Task) -> dict[str, pl.DataFrame]:
-    """All tables of one simulation."""
+    """Returns all tables of one simulation."""
     head: dict[str, Any] = {
         "key": task.key,
         "spec": task.spec_hash,
@@ -97,7 +97,7 @@ def tables(report: dict[str, Any], task: Task) -> dict[str, pl.DataFrame]:
     }
     for kind, prefix in _KINDS.items():
         part = report[kind]
-        # Nothing was counted: there is no latency, which is not a latency of 0.
+        # If nothing was counted there is no latency, which is not a latency of 0.
         case |= {
             prefix + column: part[figure] if part["count"] or column == "count" else None
             for figure, column in _FIGURES.items()

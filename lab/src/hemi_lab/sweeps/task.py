@@ -17,12 +17,12 @@ from hemi_lab.sweeps.cases import Attached, Task, build
 from hemi_lab.sweeps.tables import tables
 
 _DEEP = Path("a/b/c/d")
-"""Where the spec stands in its temporary folder: names with up to four `..` stay inside."""
+"""The spec's place in its temporary directory. Names with up to four `..` stay inside."""
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What became of a task: its tables, or why there are none."""
+    """The outcome of a task: its tables, or the reason why there are none."""
 
     task: Task
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Simulated:
 
 
 def simulate(task: Task) -> Simulated:
-    """Runs a task. A failure is returned: it has to survive the way back."""
+    """Runs a task. Failures are returned, since they have to survive the way back."""
     try:
         return Simulated(task, tables(_report(task), task))
     except LabError as error:
@@ -49,7 +49,7 @@ def _report(task: Task) -> dict[str, object]:
         spec.write_text(task.spec_text)
         for item in task.attached:
             _put(item, folder, Path(name))
-        # Run from there, so that messages name the spec and not a folder of a moment.
+        # Run there, so that messages name the spec without a temporary directory.
         command = [hemi, "sim", "run", spec.name, "--case", str(task.case)]
         command += ["--seed", str(task.seed), "--jobs", "1", "--json", "report.json"]
         if task.snapshots is not None:
@@ -61,7 +61,7 @@ def _report(task: Task) -> dict[str, object]:
 
 
 def _hemi(task: Task) -> str:
-    """The simulator here, which has to be the one that the key says."""
+    """Returns this machine's simulator, which has to be the one in the key."""
     own = task.version.hemi
     if not Path(own).is_file():
         own = tool.find("hemi", "HEMI", INSTALL)
