@@ -63,7 +63,7 @@ def _little(loads: pl.DataFrame) -> Check:
     worst = known.sort(pl.col("off").abs(), descending=True).row(0, named=True)
     beyond = known.filter(pl.col("off").abs() > LITTLE).height
     said = (
-        f"rate × mean latency against requests under way: furthest apart in step {worst['step']} "
+        f"rate × mean latency against requests in flight: furthest apart in step {worst['step']} "
         f"({worst['test']}, {worst['label']}): {worst['rate_by_stay']:.4g} against "
         f"{worst['in_system']:.4g}"
     )

@@ -167,7 +167,7 @@ class ReplayLoad(Strict):
     def shown(self) -> str:
         """Returns a text such as `replay, at most 8 in flight`."""
         speed = f", {self.speed:g} times as fast" if self.speed != 1 else ""
-        return f"replay, at most {self.queue_depth} under way{speed}"
+        return f"replay, at most {self.queue_depth} in flight{speed}"
 
 
 Timed = OpenLoad | CheckpointLoad | ReferenceLoad | ReplayLoad

@@ -35,28 +35,32 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A B...",
-            help="Folders of runs, or folders with the runs of one target each; with --plan, "
+            help="Directories of runs, or of the runs of one target each; with --plan, "
             f"targets: {HELP}.",
         ),
     ],
     plan: Annotated[
-        str | None, typer.Option(help="Runs this plan on the targets A, B, … in turns first.")
+        str | None, typer.Option(help="First run this plan on the targets A, B, … in turns.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="How often each is run.")] = 5,
+    rounds: Annotated[
+        int, typer.Option(min=1, max=1000, help="Number of runs of each target.")
+    ] = 5,
     out: Annotated[
-        Path, typer.Option(help="With --plan: folder for the runs, in A, B, …; the page too.")
+        Path, typer.Option(help="With --plan: directory for the runs, in A, B, …, and the page.")
     ] = Path("hemi-lab-comparison"),
-    seed: Annotated[int, typer.Option(min=0, help="Of the first round; each has the next.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the first round; each round adds 1.")
+    ] = 1,
     test: Annotated[
         list[str] | None, typer.Option(help="Only this test of the plan; may be repeated.")
     ] = None,
     time_scale: Annotated[float, typer.Option(help="Multiplies every time of the plan.")] = 1.0,
     wipe: Annotated[
         list[str] | None,
-        typer.Option(help="What is at this PATH may be destroyed; has to name the target."),
+        typer.Option(help="Data at this PATH may be destroyed; has to name the target."),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="The page; compare.html beside the runs if left out.")
+        Path | None, typer.Option(help="The page; compare.html beside the runs by default.")
     ] = None,
 ) -> None:
     """Compare targets by their runs: throughput and latency, with intervals."""

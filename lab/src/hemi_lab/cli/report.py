@@ -17,12 +17,13 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Directories of runs.")],
     out: Annotated[
-        Path | None, typer.Option(help="The HTML file; report.html in the first run's folder.")
+        Path | None,
+        typer.Option(help="The HTML file; report.html in the first run's directory by default."),
     ] = None,
 ) -> None:
-    """Write one self-contained HTML file: it opens offline, prints, is light and dark."""
+    """Write one self-contained HTML file that opens offline and prints, light or dark."""
     readers = [Reader(folder) for folder in runs]
     path = out or runs[0] / "report.html"
     build.write(readers, path)

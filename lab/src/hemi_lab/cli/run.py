@@ -33,27 +33,29 @@ def register(app: typer.Typer) -> None:
 def run(
     plan: Annotated[str, typer.Argument(help="A built-in plan's name, or a plan file's path.")],
     target: Annotated[
-        str, typer.Option("--target", "-t", help=f"What is measured: {HELP}; {DATABASE_HELP}.")
+        str, typer.Option("--target", "-t", help=f"The target: {HELP}; {DATABASE_HELP}.")
     ],
     second_target: Annotated[
         str | None,
-        typer.Option(help="Plans of databases: a target B, for the log apart from the data."),
+        typer.Option(help="Plans of databases: target B, for a log apart from the data."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder in which the run gets one.")] = Path(
+    out: Annotated[Path, typer.Option(help="Parent of the run's directory.")] = Path(
         "hemi-lab-results"
     ),
-    seed: Annotated[int, typer.Option(min=0, help="All chance comes from it.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random choices.")] = 1,
     test: Annotated[
         list[str] | None,
-        typer.Option(help="Only this test of the plan; may be repeated. `spare-*` means several."),
+        typer.Option(
+            help="Only this test of the plan; may be repeated. `spare-*` selects several."
+        ),
     ] = None,
     time_scale: Annotated[
-        float, typer.Option(help="Multiplies every time of the plan; the report says so.")
+        float, typer.Option(help="Factor on every time of the plan; the report shows it.")
     ] = 1.0,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs the plan so many times.")] = 1,
+    repeat: Annotated[int, typer.Option(min=1, help="Number of times to run the plan.")] = 1,
     wipe: Annotated[
         list[str] | None,
-        typer.Option(help="What is at this PATH may be destroyed; has to name the target."),
+        typer.Option(help="Data at this PATH may be destroyed; has to name the target."),
     ] = None,
     hosts: Annotated[
         list[str] | None,
@@ -61,18 +63,21 @@ def run(
     ] = None,
     trace: Annotated[
         str | None,
-        typer.Option(help="A trace that the plan's replays play instead of their own."),
+        typer.Option(help="A trace for the plan's replays, instead of their own."),
     ] = None,
     trace_format: Annotated[
         str | None,
-        typer.Option(help=f"How it is written: {', '.join(FORMATS)}; the plan's without it."),
+        typer.Option(help=f"Format of the trace: {', '.join(FORMATS)}; the plan's by default."),
     ] = None,
     trace_volume: Annotated[
         str | None,
-        typer.Option(help="The trace's volume to play, where it has several; `*` means all."),
+        typer.Option(help="The volume to replay from a trace of several; `*` means all."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done and destroyed; do nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Show the steps and the data that would be lost; do nothing."
+        ),
     ] = False,
 ) -> None:
     """Run a plan on a target. Ctrl-C leaves a valid partial result."""

@@ -30,23 +30,26 @@ def register(app: typer.Typer) -> None:
 
 def sweep(
     spec: Annotated[Path, typer.Argument(help="A file of hemi sim run, with a [sweep].")],
-    out: Annotated[Path, typer.Option(help="Folder of results; what is there is not run again.")],
+    out: Annotated[
+        Path, typer.Option(help="Directory of results; existing ones are not run again.")
+    ],
     seeds: Annotated[
         str | None, typer.Option(help="Seeds for each case, as in 1-10 or 1,5,9; else the spec's.")
     ] = None,
     on: Annotated[str, typer.Option(help="`local` processes, or `ray`.")] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Ray: the cluster; Ray on this machine if left out.")
+        str | None, typer.Option(help="Ray: the cluster; Ray on this machine by default.")
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(min=1, help="Simulations at a time; one for each core if left out."),
+        typer.Option(min=1, help="Simulations at a time; one for each core by default."),
     ] = None,
     snapshots: Annotated[
-        Path | None, typer.Option(help="Folder where preconditioned flash is kept between runs.")
+        Path | None,
+        typer.Option(help="Directory in which preconditioned flash is kept between runs."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how many would be run; run nothing.")
+        bool, typer.Option("--dry-run", help="Show the number of simulations; run none.")
     ] = False,
 ) -> None:
     """Run every case of a spec that has no result yet, and print one table."""

@@ -24,7 +24,7 @@ def tco(
     plan: Annotated[Path, typer.Argument(help="A cost plan, a TOML file (docs/lab/tco.md).")],
     html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
 ) -> None:
-    """Drives needed, energy, and the cost of some years, of each option."""
+    """Show the drives, energy and costs over some years of each option."""
     meant = load_plan(plan)
     costs = [
         cost(meant, option, power(option, plan.parent, meant.demand.iops > 0))

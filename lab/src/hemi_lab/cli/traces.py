@@ -32,34 +32,36 @@ def register(app: typer.Typer) -> None:
 
 def traces(
     files: Annotated[list[Path], typer.Argument(help="Traces, of one format.")],
-    out: Annotated[Path, typer.Option(help="Folder of results; parts there are not read again.")],
+    out: Annotated[
+        Path, typer.Option(help="Directory of results; parts in it are not read again.")
+    ],
     format_: Annotated[
         str | None,
-        typer.Option("--format", help=f"{', '.join(NAMES)}. Recordings of hemi's are recognised."),
+        typer.Option("--format", help=f"{', '.join(NAMES)}. hemi's own recordings are recognised."),
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option(help="What a disksim trace's times count: ms, us or ns.")
+        str | None, typer.Option(help="Unit of a disksim trace's times: ms, us or ns.")
     ] = None,
     event: Annotated[
-        str | None, typer.Option(help="Which events of blkparse are requests: Q (default) or D.")
+        str | None, typer.Option(help="The blkparse event that is a request: Q (default) or D.")
     ] = None,
     joined: Annotated[
-        bool, typer.Option("--joined", help="The files are one trace, one after the other.")
+        bool, typer.Option("--joined", help="Read the files as one trace, in this order.")
     ] = False,
     block: Annotated[str, typer.Option(help="Block of the working set.")] = "4 KiB",
-    part: Annotated[str, typer.Option(help="About how much text is one task.")] = "16 MiB",
+    part: Annotated[str, typer.Option(help="Approximate text of one task.")] = "16 MiB",
     on: Annotated[str, typer.Option(help="`local` processes, or `ray`.")] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Ray: the cluster; Ray on this machine if left out.")
+        str | None, typer.Option(help="Ray: the cluster; Ray on this machine by default.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Parts at a time; one for each core if left out.")
+        int | None, typer.Option(min=1, help="Parts at a time; one for each core by default.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how many parts would be read; read none.")
+        bool, typer.Option("--dry-run", help="Show the number of parts to read; read none.")
     ] = False,
 ) -> None:
-    """Say what request streams are like: load, bursts, sizes, runs, working set, skew."""
+    """Analyze request streams: load, bursts, sizes, runs, working set, skew."""
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     sizes = {"--block": block, "--part": part}
     block_bytes, part_bytes = (_size(name, text) for name, text in sizes.items())

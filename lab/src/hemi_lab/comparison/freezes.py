@@ -47,7 +47,7 @@ SHOWN = ("longest request", "longest silence", "99 % meanwhile")
 """Figures in the chart. Some of the others are zero, and zero has no ratio."""
 
 NOTE = (
-    "Of a side: the worst of its runs (of IOPS, their mean). Meanwhile: of the requests under way "
+    "Of a side: the worst of its runs (of IOPS, their mean). Meanwhile: of the requests in flight "
     "at any time of the freeze, whose slowest is the longest request; IOPS count what was done "
     "while it lasted. Drained in: from the thaw until the leg owed no more than before; 0 s: it "
     "owed nothing. A figure that is zero has no ratio; its verdict is from the differences "

@@ -24,18 +24,18 @@ _TARGET_HELP = "dir:PATH, device:PATH, nbd:URI, or hemi:LEG,LEG (see --volume-si
 
 # Options that take their type, choices and default from the settings.
 _OLTP_OPTIONS = {
-    "workload": ("--workload", "what is asked of the database"),
+    "workload": ("--workload", "load on the database"),
     "threads": ("--threads", "a list: 8,16,32"),
-    "seconds": ("--seconds", "of each step"),
-    "idle_seconds": ("--idle", "s between steps"),
-    "warm_up_seconds": ("--warm-up", "s before"),
+    "seconds": ("--seconds", "length of each step"),
+    "idle_seconds": ("--idle", "seconds between steps"),
+    "warm_up_seconds": ("--warm-up", "seconds of load before the first step"),
     "warehouses": ("--warehouses", "about 100 MB each"),
     "items": ("--items", "TPC-C-like"),
-    "customers": ("--customers", "TPC-C-like, of each district"),
-    "checks": ("--checks", "consistency conditions that are asked"),
+    "customers": ("--customers", "TPC-C-like, in each district"),
+    "checks": ("--checks", "consistency conditions to check"),
     "tables": ("--tables", "OLTP read/write"),
-    "rows": ("--rows", "of each table"),
-    "distribution": ("--distribution", "how rows are chosen"),
+    "rows": ("--rows", "rows of each table"),
+    "distribution": ("--distribution", "distribution of the chosen rows"),
 }
 
 
@@ -137,19 +137,23 @@ def _parser() -> argparse.ArgumentParser:
         choices = get_args(hints[name]) if get_origin(hints[name]) is Literal else None
         oltp.add_argument(flag, dest=name, type=kind, default=default, choices=choices, help=said)
     oltp.add_argument("--server-option", action="append", default=[], metavar="NAME=VALUE")
-    scan = commands.add_parser("scan", help="by index, and of a fragmented file")
+    scan = commands.add_parser("scan", help="scans by index, and of a fragmented file")
     scan.add_argument("--rows", type=int, default=ScanSettings().rows)
     scan.add_argument("--repeats", type=int, default=ScanSettings().repeats)
     for each in (oltp, scan):
         each.add_argument("--target", required=True, help=_TARGET_HELP)
         each.add_argument("--file-system", choices=get_args(FileSystem), default="ext4")
-        each.add_argument("--volume-size", type=_size, default=4 << 30, help="of hemi: targets")
-        each.add_argument("--hemi", type=Path, default=Path("hemi"), help="the program")
+        each.add_argument(
+            "--volume-size", type=_size, default=4 << 30, help="size of hemi: targets"
+        )
+        each.add_argument("--hemi", type=Path, default=Path("hemi"), help="path of hemi")
         each.add_argument("--wipe", action="append", default=[], metavar="TARGET")
         each.add_argument("--pool-share", type=float, default=standard.pool_share)
         each.add_argument("--seed", type=int, default=standard.seed)
-        each.add_argument("--work-directory", type=Path, help="for sockets; default: /tmp")
-        each.add_argument("--output", type=Path, help="JSON of everything")
+        each.add_argument(
+            "--work-directory", type=Path, help="directory for sockets; default: /tmp"
+        )
+        each.add_argument("--output", type=Path, help="JSON file of all results")
     return parser
 
 

@@ -239,7 +239,7 @@ def _measured(
             Chart(
                 "Throughput against latency",
                 figures.knee(sweep),
-                "Each point is one of the sweep, in order of requests under way.",
+                "Each point is one of the sweep, in order of requests in flight.",
             )
         )
         section.parts.append(

@@ -45,7 +45,7 @@ def stalls(freezes: pl.DataFrame) -> Table:
         "drained in",
     ]
     note = (
-        "Slowest: the longest request of those under way at any time of the freeze. Silence: the "
+        "Slowest: the longest request of those in flight at any time of the freeze. Silence: the "
         "longest in which no request was done. Owed: what the frozen leg lacked at most. Exposed: "
         "acknowledged and on one leg only, at most. Drained: from the thaw until the leg owed no "
         "more than before, to within about 0.3 s, as often as the status changes."
@@ -64,7 +64,7 @@ def phases(freezes: pl.DataFrame) -> Table:
             rows.append([f"{row['label']}: {phase}", f"{row[f'{phase}_count']:,}", *cells])
     headings = ["", "requests", "50 %", "99 %", "99.9 %", "max"]
     note = (
-        "Exact, of every request. Before: done before the freeze. During: under way at any time "
+        "Exact, of every request. Before: done before the freeze. During: in flight at any time "
         "of it, whenever done. After: meant to go after the thaw. – where fewer than one request "
         "would lie beyond. Ends are known to the millisecond where fio made the load."
     )

@@ -17,7 +17,7 @@ _CLIFF = 0.5
 """Share of the initial rate below which a cliff is reported."""
 
 _ENDS = 10
-"""The first and the last 1/10 of a load are its beginning and its end."""
+"""Divisor: 1 / `_ENDS` of a load is its beginning, and as much its end."""
 
 _CLIFF_POINTS = 10
 

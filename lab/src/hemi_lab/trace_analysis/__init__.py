@@ -1,1 +1,1 @@
-"""What request streams are like: large traces, read in parts and merged (docs/lab/traces.md)."""
+"""Analyses request streams: large traces, read in parts and merged (docs/lab/traces.md)."""

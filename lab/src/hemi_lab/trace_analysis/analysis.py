@@ -1,4 +1,4 @@
-"""An analysis: parts that are missing are read, and a trace's parts become one."""
+"""Reads a trace's missing parts, and merges its parts."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from hemi_lab.trace_analysis.task import Analysed, analyse
 from hemi_lab.trace_analysis.tasks import Task, Trace
 
 _MOST_SAID = 5
-"""Parts that failed and are told one by one."""
+"""Largest number of failed parts that are reported one by one."""
 
 Show = Callable[[int, int, Analysed | None], None]
 
 
 class Store(kept.Store[Task]):
-    """A folder of parts: `parts/TABLE/reading=HASH/KEY.parquet`."""
+    """A directory of parts: `parts/TABLE/reading=HASH/KEY.parquet`."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "parts", SCHEMAS)
 
 
 def read_missing(traces: list[Trace], store: Store, pool: Pool, show: Show) -> Done[Analysed]:
-    """Reads the parts that have no result yet. If any cannot be read, the others are kept, and it
-    is said which."""
+    """Reads the parts that have no result yet.
+
+    If parts cannot be read, the others are kept and the error names the failed ones."""
     tasks = [task for trace in traces for task in trace.tasks]
     done = run_missing(analyse, tasks, store, pool, show, "parts")
     if done.failed:
@@ -46,7 +47,7 @@ def read_missing(traces: list[Trace], store: Store, pool: Pool, show: Show) -> D
 
 
 def whole(trace: Trace, store: Store) -> Tables:
-    """All parts of a trace as one, in their order."""
+    """Merges all parts of a trace, in their order."""
     seams = Seams()
     for task in trace.tasks:
         seams.add(store.part("edges", task))

@@ -1,4 +1,4 @@
-"""Formats in which every line is a request of its own: MSR, SPC, Alibaba, Tencent, DiskSim."""
+"""Formats in which every line is one request: MSR, SPC, Alibaba, Tencent, DiskSim."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def _operation(writes: pl.Expr) -> pl.Expr:
 
 
 def _name(column: str) -> pl.Expr:
-    """A number as a volume's name: `007` is `7`."""
+    """Returns a number as a volume's name: `007` is `7`."""
     return number(column).cast(pl.String)
 
 
 def msr(lines: pl.Series, format_: Format) -> pl.DataFrame:
-    """MSR Cambridge. A volume is called `host.disk`."""
+    """Reads MSR Cambridge's format. A volume is called `host.disk`."""
     frame = fields(lines, _MSR).select(
         "row",
         number_of("at", 100).alias("at_ns"),
@@ -80,7 +80,7 @@ def msr(lines: pl.Series, format_: Format) -> pl.DataFrame:
 
 
 def spc(lines: pl.Series, format_: Format) -> pl.DataFrame:
-    """SPC, as of UMass. The volume is the ASU."""
+    """Reads SPC's format, as used by UMass. The volume is the ASU."""
     frame = fields(lines, _SPC).select(
         "row",
         decimal("whole", "fraction", _SECOND).alias("at_ns"),
@@ -92,7 +92,7 @@ def spc(lines: pl.Series, format_: Format) -> pl.DataFrame:
 
 
 def alibaba(lines: pl.Series, format_: Format) -> pl.DataFrame:
-    """Alibaba 2020."""
+    """Reads Alibaba's format of 2020."""
     frame = fields(lines, _ALIBABA).select(
         "row",
         number_of("at", _MICROSECOND).alias("at_ns"),
@@ -104,7 +104,7 @@ def alibaba(lines: pl.Series, format_: Format) -> pl.DataFrame:
 
 
 def tencent(lines: pl.Series, format_: Format) -> pl.DataFrame:
-    """Tencent CBS. All requests of a second are at its beginning."""
+    """Reads Tencent CBS's format. All requests of a second are at its beginning."""
     frame = fields(lines, _TENCENT).select(
         "row",
         number_of("at", _SECOND).alias("at_ns"),
@@ -116,7 +116,7 @@ def tencent(lines: pl.Series, format_: Format) -> pl.DataFrame:
 
 
 def disksim(lines: pl.Series, format_: Format) -> pl.DataFrame:
-    """DiskSim's and MQSim's ASCII."""
+    """Reads the ASCII format of DiskSim and MQSim."""
     unit = TIME_UNITS[str(format_.time_unit)]
     frame = fields(lines, _DISKSIM).select(
         "row",

@@ -33,12 +33,14 @@ _BLKPARSE = (
     r"(?:\s+(?P<count>\S+))?"
 )
 SUMMARY = re.compile(rb"^[ \t\r]*(?:CPU|Total)", re.MULTILINE)
-"""What ends the events of blkparse's text."""
+"""The beginning of the summary after the events of blkparse's text."""
 
 
 def blkparse(lines: pl.Series, format_: Format) -> pl.DataFrame:
-    """Of a request's many events one is taken. In the RWBS letters an F before the operation
-    asks for a flush first, one after it for force unit access; a flush alone has no sectors."""
+    """Reads blkparse's text, in which one of a request's many events counts.
+
+    In the RWBS letters an F before the operation asks for a flush first, and one after it for force
+    unit access. A lone flush has no sectors."""
     frame = fields(lines, _BLKPARSE).with_columns(
         decimal("whole", "fraction", 1_000_000_000).alias("at_ns")
     )
@@ -78,11 +80,11 @@ def blkparse(lines: pl.Series, format_: Format) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class IologState:
-    """How far a log of fio's is read."""
+    """The state of reading one of fio's logs."""
 
     version: int | None = None
     waited_ns: int = 0
-    """Of version 2: the waits so far."""
+    """Sum of the waits so far, in version 2."""
 
 
 _HEADER = {"fio version 2 iolog": 2, "fio version 3 iolog": 3}
@@ -91,15 +93,17 @@ _ACTIONS = {"read": READ, "write": WRITE, "trim": TRIM, "sync": FLUSH, "datasync
 
 
 def iolog_version(line: str) -> int | None:
-    """What the first line of a log says."""
+    """Returns the version that a log's first line names."""
     return _HEADER.get(line.strip())
 
 
 def fio_iolog(
     lines: pl.Series, format_: Format, state: IologState
 ) -> tuple[pl.DataFrame, IologState]:
-    """fio's logs. Version 3 begins every line with its time; in version 2 it is the sum of the
-    waits so far. Files being added, opened and closed are no requests."""
+    """Reads one of fio's logs.
+
+    Version 3 begins every line with its time. In version 2 the time is the sum of the waits so far.
+    Lines that add, open or close files are no requests."""
     version, skipped = state.version, 0
     if version is None:
         skipped = next((n for n, line in enumerate(lines) if line.strip()), len(lines))

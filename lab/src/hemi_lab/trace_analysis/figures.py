@@ -1,5 +1,6 @@
-"""What a trace is like, in figures: of each volume and of all (docs/lab/traces.md has what each
-is and where it comes from)."""
+"""Figures of a trace, for each volume and for all.
+
+docs/lab/traces.md has the meaning and the source of each."""
 
 from __future__ import annotations
 
@@ -20,27 +21,28 @@ HOTTEST = (1, 5, 10, 20)
 """Percent of the touched blocks."""
 _MOVED = [READ, WRITE]
 Row = dict[str, Any]
-"""Figures by name; none where there is nothing to say."""
+"""Figures by name. Missing ones are `None`."""
 
 
 @dataclass(frozen=True)
 class Skew:
-    """Touched blocks from the hottest on: runs of blocks of equal accesses."""
+    """Touched blocks from the hottest on, as runs of blocks with equal accesses."""
 
     blocks: NDArray[np.int64]
     accesses: NDArray[np.int64]
-    """Of each block of the run."""
+    """Accesses to each block of the run."""
 
     @staticmethod
     def of(accesses: pl.Series, blocks: pl.Series) -> Skew:
-        """From runs of blocks in any order."""
+        """Builds it from runs of blocks in any order."""
         number, length = accesses.to_numpy(), blocks.to_numpy()
         order = np.argsort(-number, kind="stable")
         return Skew(length[order].astype(np.int64), number[order].astype(np.int64))
 
     def share(self, percent: int) -> float | None:
-        """Of all accesses, how many go to so many percent of the blocks, the hottest; a part of a
-        block counts as a whole one."""
+        """Returns the share of all accesses that go to the hottest `percent` of the blocks.
+
+        A part of a block counts as a whole one."""
         touched, accesses = int(self.blocks.sum()), int((self.blocks * self.accesses).sum())
         if not accesses:
             return None
@@ -52,7 +54,8 @@ class Skew:
         return (whole + (hot - before) * int(self.accesses[index])) / accesses
 
     def curve(self, points: int = 200) -> tuple[list[float], list[float]]:
-        """Percent of blocks, the hottest first, and the percent of accesses that go to them."""
+        """Returns percentages of blocks, the hottest first, and the percentages of their
+        accesses."""
         blocks, hits = np.cumsum(self.blocks), np.cumsum(self.blocks * self.accesses)
         if not blocks.size:
             return [], []
@@ -62,8 +65,9 @@ class Skew:
 
 
 def accesses(blocks: pl.DataFrame) -> pl.DataFrame:
-    """Runs of blocks with equal accesses, `length` blocks each, from the table of differences;
-    those that nobody touched are left out."""
+    """Returns runs of `length` blocks with equal accesses, from the table of differences.
+
+    Untouched blocks are left out."""
     summed = blocks.sort("volume", "block").with_columns(
         pl.col("reads").cum_sum().over("volume"),
         pl.col("writes").cum_sum().over("volume"),
@@ -75,7 +79,7 @@ def accesses(blocks: pl.DataFrame) -> pl.DataFrame:
 
 
 def histogram(bins: pl.DataFrame) -> Histogram:
-    """fio's bins, of any number of rows, as times."""
+    """Returns fio's bins, from any number of rows, as times."""
     known = bins.filter(pl.col("bin") != BACKWARDS)
     return Histogram.of(
         (*fio_bin(number), count) for number, count in known.select("bin", "count").iter_rows()
@@ -83,14 +87,14 @@ def histogram(bins: pl.DataFrame) -> Histogram:
 
 
 def response_times(latencies: pl.DataFrame, operations: pl.DataFrame) -> Histogram:
-    """Returns the latencies' bins, cut at the longest that the operations tell of."""
+    """Returns the latencies' bins, limited to the longest in the operations."""
     longest = operations["longest_ns"].max()
     bins = histogram(latencies)
     return bins.cut(longest / 1e9) if isinstance(longest, int) else bins
 
 
 def rank(values: pl.Series, counts: pl.Series, quantile: float) -> float | None:
-    """The least of the values that this share of the counted does not exceed (nearest rank)."""
+    """Returns the smallest value that this share of the counts does not exceed (nearest rank)."""
     order = values.arg_sort()
     sums = np.cumsum(counts.gather(order).to_numpy())
     if not sums.size or not sums[-1]:
@@ -100,21 +104,22 @@ def rank(values: pl.Series, counts: pl.Series, quantile: float) -> float | None:
 
 
 def per_second(seconds: pl.DataFrame) -> pl.DataFrame:
-    """Requests and bytes of each second in which there were any."""
+    """Returns requests and bytes of each second that has any."""
     summed = pl.col("requests", "bytes").sum()
     return seconds.group_by("second").agg(summed).sort("second")
 
 
 @dataclass(frozen=True)
 class _Rates:
-    """Of a number in every second from the first to the last, those with none among them."""
+    """Statistics of a count in every second from the first to the last, with empty ones
+    included."""
 
     seconds: int
     mean: float
     p99: float
     maximum: float
     dispersion: float | None
-    """Variance through mean: 1 for a Poisson process."""
+    """Variance divided by mean: 1 for a Poisson process."""
 
     @staticmethod
     def of(values: pl.Series, seconds: int) -> _Rates:
@@ -122,7 +127,7 @@ class _Rates:
         total = math.fsum(number)
         mean = total / seconds
         spread = math.fsum((number - mean) ** 2) + (seconds - number.size) * mean**2
-        # Seconds with none come first when they are ordered.
+        # Empty seconds come first in the order.
         place = max(1, math.ceil(0.99 * seconds - 1e-9)) - (seconds - number.size)
         p99 = float(np.sort(number)[place - 1]) if place > 0 else 0.0
         dispersion = spread / seconds / mean if mean else None
@@ -130,8 +135,9 @@ class _Rates:
 
 
 def rows(trace: str, tables: Tables, block: int) -> list[Row]:
-    """The figures of all volumes together, whose name is null, and then of each, those with most
-    requests first."""
+    """Returns the figures of all volumes together, then of each, by falling number of requests.
+
+    The row of all volumes has no name."""
     touched = accesses(tables["blocks"])
     parts = {**tables, "blocks": touched}
     every = [{"trace": trace, "volume": None, **_figures(parts, block, None)}]

@@ -1,4 +1,4 @@
-"""The formats traces come in, and what has to be said to read one."""
+"""The formats of traces, and the options needed to read them."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ EXPECTED = {
     ),
     "hemi": "what `hemi serve --record` writes",
 }
-"""What a line of each is, for messages."""
+"""Descriptions of each format's lines, for messages."""
 
 BOUNDS = "numbers and byte addresses are below 2^64, a request is below 2 TiB"
-"""What every line has to keep to."""
+"""Bounds that every line has to keep."""
 
 _ALIASES = {"mqsim": "disksim"}
 NAMES = (*EXPECTED, *_ALIASES)
 
 TIME_UNITS = {"ms": 1_000_000, "us": 1_000, "ns": 1}
-"""Nanoseconds of what a disksim trace's times count."""
+"""Nanoseconds of the time units of disksim traces."""
 EVENTS = ("Q", "D")
 """Events of a blkparse trace that can be requests: queued, or given to the driver."""
 
 RECORDING_MAGIC = b"HEMICAP"
-"""How hemi's own recordings begin."""
+"""The beginning of hemi's own recordings."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format, with all that has to be known to read it."""
+    """A format with the options needed to read it."""
 
     name: str
     time_unit: str | None = None
-    """Of disksim."""
+    """Unit of times in disksim traces."""
     event: str | None = None
-    """Of blkparse."""
+    """Event of blkparse traces that counts as a request."""
 
     @property
     def expected(self) -> str:
-        """What a line has to be."""
+        """Returns the description of a valid line."""
         return f"expected {EXPECTED[self.name]}; {BOUNDS}"
 
 
 def format_of(name: str, time_unit: str | None = None, event: str | None = None) -> Format:
-    """The format of that name with what was said of it; what does not belong to it is refused."""
+    """Returns the format of that name with its options. Raises for options of other formats."""
     name = _ALIASES.get(name, name)
     if name not in EXPECTED:
         raise UsageError(

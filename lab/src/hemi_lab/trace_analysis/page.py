@@ -36,7 +36,7 @@ class Section:
 
 
 def section(trace: Trace, tables: Tables, rows: list[Row], block: int) -> Section:
-    """A trace's part of the page: what is drawn is of all its volumes."""
+    """Returns a trace's part of the page. The charts are of all its volumes."""
     known = rows[: 1 + _MOST_VOLUMES] if len(rows) > 2 else rows[:1]
     parts: list[Chart | tuple[str, Table]] = [*shown.details(known, block)]
     parts[2:2] = [
@@ -68,7 +68,7 @@ def section(trace: Trace, tables: Tables, rows: list[Row], block: int) -> Sectio
 
 
 def notes(rows: list[Row]) -> list[str]:
-    """What a reader has to know of a trace."""
+    """Returns the caveats of a trace."""
     whole, said = rows[0], []
     if len(rows) - 1 > _MOST_VOLUMES:
         said.append(
@@ -112,7 +112,7 @@ def _latencies(latencies: pl.DataFrame, operations: pl.DataFrame) -> dict[str, l
 
 
 def over_time(seconds: pl.DataFrame) -> go.Figure:
-    """Requests and bytes per second of each kind, and the busiest seconds."""
+    """Returns a chart of requests and bytes per second of each kind, and of the busiest seconds."""
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06)
     first, last = int(seconds["second"].min()), int(seconds["second"].max())  # type: ignore[arg-type]
     step = -(-(last - first + 1) // _MOST_POINTS)
@@ -154,7 +154,7 @@ def over_time(seconds: pl.DataFrame) -> go.Figure:
 
 
 def sizes(table: pl.DataFrame) -> go.Figure:
-    """Share of the requests that are no larger."""
+    """Returns a chart of the share of requests up to each size."""
     figure = go.Figure()
     for kind, (name, colour) in _KINDS.items():
         own = (
@@ -181,7 +181,7 @@ def sizes(table: pl.DataFrame) -> go.Figure:
 
 
 def skew(touched: pl.DataFrame) -> go.Figure:
-    """Accesses against touched blocks."""
+    """Returns a chart of accesses against touched blocks."""
     figure = go.Figure()
     columns = {"reads and writes": ("both", charts.GREEN)}
     columns |= {name: (name, colour) for name, colour in _KINDS.values()}
@@ -197,6 +197,6 @@ def skew(touched: pl.DataFrame) -> go.Figure:
 
 
 def write(sections: list[Section], version: str, path: Path) -> None:
-    """The page."""
+    """Writes the page."""
     title = sections[0].name if len(sections) == 1 else f"{shown_count(len(sections))} traces"
     write_page("traces.html.j2", path, title=title, sections=sections, version=version)

@@ -1,7 +1,7 @@
-"""Requests as tables that merge: what one part of a trace comes to.
+"""Tables of requests that merge, one set for each part of a trace.
 
-Everything in them is a count, a sum, a minimum or a maximum of whole numbers, so that parts add up
-to exactly what the whole gives, however it was cut. What crosses a seam is kept in `edges`."""
+Everything in them is a count, a sum, a minimum or a maximum of whole numbers. So parts add up to
+exactly the tables of the whole, however it was cut. Data that cross a seam are kept in `edges`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hemi_lab.trace_analysis.requests import FLUSH, READ, SECTOR, WRITE, unsigne
 
 ALIGNMENT = 4096
 BACKWARDS = -1
-"""The bin of times between requests that go back."""
+"""The bin of requests whose time is before that of the previous one."""
 
 _LONGEST = (1 << 62) - 1
-"""Nanoseconds beyond which no bins are told apart: 146 years."""
+"""Nanoseconds beyond which all times share a bin: 146 years."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A table: what its rows are told apart by, and how its figures add up."""
+    """A table: the keys of its rows, and the way its figures add up."""
 
     keys: Mapping[str, type[pl.DataType]]
     sums: Mapping[str, type[pl.DataType]]
@@ -32,7 +32,7 @@ class Shape:
 
     @property
     def schema(self) -> dict[str, type[pl.DataType] | pl.DataType]:
-        """Its columns."""
+        """Returns its columns."""
         ends = dict.fromkeys((*self.minima, *self.maxima), pl.UInt64)
         return {**self.keys, **self.sums, **ends}
 
@@ -62,11 +62,11 @@ SHAPES = {
     ),
     "blocks": Shape({**_VOLUME, "block": pl.UInt64}, {"reads": pl.Int64, "writes": pl.Int64}),
 }
-"""`operations`: with `empty` those of no bytes, which count nowhere else. `sizes`: by exact size.
-`seconds`: by whole second of the trace's clock. `gaps`: times between requests in fio's bins; the
-volume is null for all volumes together. `runs`: requests of one kind that each begin where the
-last ended, by how many they are. `blocks`: by how much more often a block was accessed than the
-one before it, so that large requests take two rows and not a row for each block."""
+"""`operations` includes empty requests, which count nowhere else. `sizes` has exact sizes.
+`seconds` has whole seconds of the trace's clock. `gaps` has times between requests in fio's bins,
+with a null volume for all volumes together. `runs` has sequences of requests of one kind that each
+begin at the end of the last, by their length. `blocks` has the difference of each block's accesses
+to the block before, so that a large request takes two rows instead of one for each block."""
 
 EDGES = {
     "volume": pl.String,
@@ -84,8 +84,8 @@ EDGES = {
         )
     },
 }
-"""What of a volume may go on in the next part: its first and last time, its first and last run (in
-sectors); a null volume is all of them. Runs at the edges are not in `runs`."""
+"""A volume's data that may continue in the next part: its first and last time, and its first and
+last run (in sectors). A null volume is all of them. Runs at the edges are not in `runs`."""
 
 SCHEMAS: dict[str, dict[str, type[pl.DataType] | pl.DataType]] = {
     "edges": dict(EDGES),
@@ -97,8 +97,7 @@ Tables = dict[str, pl.DataFrame]
 
 
 def added(name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of equal keys as one, in the order of the keys: the same rows in whatever order they
-    come."""
+    """Merges rows of equal keys and sorts them, so that the order of the input does not matter."""
     shape = SHAPES[name]
     summed = rows.group_by(*shape.keys).agg(
         *(pl.col(column).sum() for column in shape.sums),
@@ -112,7 +111,7 @@ def added(name: str, rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def tables(requests: pl.DataFrame, block: int) -> Tables:
-    """All tables of some requests in their order; blocks of so many bytes."""
+    """Returns all tables of some requests, in their order, for blocks of `block` bytes."""
     empty = (pl.col("sectors") == unsigned(0)) & (pl.col("operation") != FLUSH)
     all_ = requests.with_columns(
         (pl.col("sectors") * unsigned(SECTOR)).alias("bytes"), empty.alias("empty")
@@ -165,7 +164,7 @@ def tables(requests: pl.DataFrame, block: int) -> Tables:
 
 
 def bins(values: pl.Series) -> pl.Series:
-    """The numbers of fio's bins (`statistics.histogram.fio_index`) of nanoseconds."""
+    """Returns the numbers of fio's bins (`statistics.histogram.fio_index`) for nanoseconds."""
     known = values.clip(upper_bound=_LONGEST)
     number = known.to_numpy().astype(np.uint64)
     significant = 63 - np.minimum(known.bitwise_leading_zeros().to_numpy().astype(np.int64), 63)
@@ -219,7 +218,7 @@ def _gaps(times: pl.DataFrame) -> pl.DataFrame:
 
 
 def _runs(moved: pl.DataFrame, timed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Runs that are over, and what may go on."""
+    """Returns the finished runs, and the edges, which may continue."""
     end = pl.col("start") + pl.col("sectors")
     goes_on = (pl.col("start") == end.shift(1).over("volume")) & (
         pl.col("operation") == pl.col("operation").shift(1).over("volume")

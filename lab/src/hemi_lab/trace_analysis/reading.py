@@ -1,4 +1,4 @@
-"""Text of a trace as requests, in pieces of any length that end at lines."""
+"""Reads a trace's text into requests, in pieces of any length that end at lines."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Text:
         self._format = format_
         self._iolog = IologState(iolog_version)
         self.ended = False
-        """What follows is no trace any more."""
+        """True if the rest is not part of the trace."""
 
     def read(self, text: bytes) -> pl.DataFrame:
-        """The requests of whole lines, as `requests.REQUESTS` says."""
+        """Returns the requests of whole lines, in the columns of `requests.REQUESTS`."""
         if self._format.name == "blkparse":
             summary = events.SUMMARY.search(text)
             if summary is not None:
@@ -61,14 +61,14 @@ class Text:
 
 
 _LONGEST_LINE = 1 << 16
-"""Bytes: beyond that it is no trace."""
+"""Longest line of a trace in bytes."""
 
 
 class Readable(Protocol):
     """A stream of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """At most so many of the next; none at the end."""
+        """Returns at most `size` of the next bytes, or none at the end."""
 
 
 _COMPRESSED: dict[bytes, tuple[str, Callable[[Path], Any]]] = {
@@ -80,7 +80,7 @@ _OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "unzip"}
 
 
 def compression(path: Path, begins: bytes) -> str | None:
-    """By what a file is compressed, from how it begins; refuses what cannot be read so."""
+    """Returns a file's compression from its first bytes. Raises if it cannot be read here."""
     for magic, program in _OTHERS.items():
         if begins.startswith(magic):
             raise UsageError(
@@ -93,7 +93,7 @@ def compression(path: Path, begins: bytes) -> str | None:
 
 
 def decompressed(path: Path, kind: str) -> BinaryIO:
-    """A compressed file's content."""
+    """Opens a compressed file's content."""
     stream: BinaryIO = next(opened for name, opened in _COMPRESSED.values() if name == kind)(path)
     return stream
 
@@ -104,11 +104,11 @@ class Piece:
 
     text: bytes
     first_line: int
-    """How many lines were before it."""
+    """Number of lines before it."""
 
 
 def pieces(stream: Readable, size: int, named: str) -> Iterator[Piece]:
-    """A stream in pieces of about so many bytes that end at lines."""
+    """Yields a stream in pieces of about `size` bytes that end at lines."""
     line = 0
     rest = b""
     try:
@@ -135,7 +135,7 @@ def pieces(stream: Readable, size: int, named: str) -> Iterator[Piece]:
 
 
 def said(error: BadLineError, named: str, lines_before: int) -> UsageError:
-    """A bad line as a message."""
+    """Returns the error for a bad line."""
     text = error.text.strip()
     shown = text if len(text) <= 120 else text[:120] + "…"
     return UsageError(

@@ -1,4 +1,4 @@
-"""hemi's own recordings, which `hemi trace convert` reads."""
+"""Reads hemi's own recordings through `hemi trace convert`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEADER, _NAME_AT = 40, 64
 
 
 def volume(path: Path) -> str:
-    """The volume's name, in a recording's first block (docs/design/capture-format.md)."""
+    """Returns the volume's name from a recording's first block (docs/design/capture-format.md)."""
     with path.open("rb") as file:
         begin = file.read(_NAME_AT)
         if len(begin) < _NAME_AT:
@@ -36,8 +36,9 @@ def volume(path: Path) -> str:
 
 
 def read(hemi: str, path: Path, size: int) -> Iterator[pl.DataFrame]:
-    """The requests in the order of their times, the first at zero, in pieces of so many bytes of
-    text."""
+    """Yields the requests in the order of their times, the first at zero.
+
+    Pieces have about `size` bytes of text."""
     name = volume(path)
     with tempfile.TemporaryDirectory(prefix="hemi-lab-trace-") as folder:
         csv = Path(folder) / "trace.csv"
@@ -53,7 +54,7 @@ def read(hemi: str, path: Path, size: int) -> Iterator[pl.DataFrame]:
 
 
 def from_csv(text: bytes, headed: bool, name: str) -> pl.DataFrame:
-    """What `hemi trace convert --to csv` writes as requests; `headed` with its line of names."""
+    """Reads the output of `hemi trace convert --to csv`. With `headed` it begins with the names."""
     table = pl.read_csv(text, has_header=headed, schema=_CSV)
     return table.select(
         "at_ns",

@@ -1,7 +1,7 @@
-"""Requests as a table: what every format is read into, and the arithmetic of its fields.
+"""Requests as a table into which every format is read, and the arithmetic of its fields.
 
 It agrees with hemi's own readers (`hemi trace convert`): the same lines are requests, bytes are
-rounded outwards to whole sectors, and what they refuse is refused."""
+rounded outwards to whole sectors, and the same lines are refused."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ REQUESTS = {
     "rounded": pl.Boolean,
     "latency_ns": pl.UInt64,
 }
-"""A row is a request, in the order of the lines: its time on the trace's own clock; first sector
-and number of sectors, 0 for a flush; whether it had to be rounded to sectors; how long it took,
-null where the trace does not say."""
+"""A row is a request, in the order of the lines. It has its time on the trace's own clock, its
+first sector and number of sectors (0 for a flush), whether it had to be rounded to sectors, and its
+latency, which is null if the trace does not have it."""
 
 _MOST = (1 << 64) - 1
 _MOST_SECTORS = (1 << 32) - 1
-"""Of one request: what hemi's traces hold."""
+"""Largest request that hemi's traces can hold, in sectors."""
 
 
 class BadLineError(Exception):
@@ -37,30 +37,31 @@ class BadLineError(Exception):
     def __init__(self, number: int, text: str, format_: Format) -> None:
         super().__init__(number, text)
         self.number = number
-        """Which, from 0."""
+        """Number of the line, from 0."""
         self.text = text
         self.format = format_
 
 
 def unsigned(value: int) -> pl.Expr:
-    """A constant of 64 bits."""
+    """Returns a constant of 64 bits."""
     return pl.lit(value, dtype=pl.UInt64)
 
 
 def number(name: str) -> pl.Expr:
-    """Digits as a number; null beyond 64 bits."""
+    """Returns digits as a number, or null beyond 64 bits."""
     return pl.col(name).cast(pl.UInt64, strict=False)
 
 
 def number_of(name: str, unit: int) -> pl.Expr:
-    """A whole number times `unit`; null beyond 64 bits."""
+    """Returns a whole number times `unit`, or null beyond 64 bits."""
     value = number(name)
     return pl.when(value <= unsigned(_MOST // unit)).then(value * unsigned(unit))
 
 
 def decimal(whole: str, fraction: str, unit: int) -> pl.Expr:
-    """A number with or without a fraction, in units of `unit` nanoseconds (a power of ten). What
-    is finer than a nanosecond is cut off: no floating point, so that times stay exact."""
+    """Returns a number with or without a fraction, in units of `unit` nanoseconds (a power of ten).
+
+    Digits below a nanosecond are cut off. There is no floating point, so times stay exact."""
     places = len(str(unit)) - 1
     digits = pl.col(fraction).fill_null("")
     empty = (pl.col(whole) == "") & (digits == "")
@@ -73,7 +74,8 @@ def decimal(whole: str, fraction: str, unit: int) -> pl.Expr:
 
 
 def of_bytes(offset: pl.Expr, length: pl.Expr) -> list[pl.Expr]:
-    """`start`, `sectors` and `rounded` of bytes, rounded outwards; null beyond 64 bits."""
+    """Returns `start`, `sectors` and `rounded` of bytes, rounded outwards, or null beyond 64
+    bits."""
     good = offset <= unsigned(_MOST) - length
     end = offset + length
     sector = unsigned(SECTOR)
@@ -89,7 +91,8 @@ def of_bytes(offset: pl.Expr, length: pl.Expr) -> list[pl.Expr]:
 
 
 def of_sectors(start: pl.Expr, count: pl.Expr) -> list[pl.Expr]:
-    """`start`, `sectors` and `rounded` of sectors; null where their bytes are beyond 64 bits."""
+    """Returns `start`, `sectors` and `rounded` of sectors, or null if their bytes exceed 64
+    bits."""
     most = unsigned(_MOST // SECTOR)
     good = (count <= most) & (start <= most - count)
     return [
@@ -104,8 +107,9 @@ def of_sectors(start: pl.Expr, count: pl.Expr) -> list[pl.Expr]:
 
 
 def fields(lines: pl.Series, pattern: str) -> pl.DataFrame:
-    """The named groups of a pattern as columns of text, with the line's number in `row`. Blank
-    lines are left out; all is null in a line that does not match."""
+    """Returns the named groups of a pattern as columns of text, with the line's number in `row`.
+
+    Blank lines are left out. In a line that does not match, all groups are null."""
     return (
         lines.alias("line")
         .to_frame()
@@ -117,7 +121,7 @@ def fields(lines: pl.Series, pattern: str) -> pl.DataFrame:
 
 
 def checked(frame: pl.DataFrame, lines: pl.Series, bad: pl.Expr, format_: Format) -> pl.DataFrame:
-    """The frame, if no line of it is bad."""
+    """Returns the frame, or raises `BadLineError` for its first bad line."""
     wrong = frame.filter(bad.fill_null(True)).head(1)
     if wrong.height:
         row = int(wrong["row"][0])
@@ -126,7 +130,7 @@ def checked(frame: pl.DataFrame, lines: pl.Series, bad: pl.Expr, format_: Format
 
 
 def requests(frame: pl.DataFrame, lines: pl.Series, format_: Format) -> pl.DataFrame:
-    """Just the columns of requests, of lines that are all right."""
+    """Returns the columns of requests, or raises `BadLineError` for the first bad line."""
     known = [name for name in REQUESTS if name in frame.columns and name != "latency_ns"]
     bad = pl.any_horizontal(pl.col(known).is_null()) | (pl.col("sectors") > unsigned(_MOST_SECTORS))
     columns = {"fua": pl.lit(False), "latency_ns": pl.lit(None, dtype=pl.UInt64)}
@@ -140,5 +144,5 @@ def requests(frame: pl.DataFrame, lines: pl.Series, format_: Format) -> pl.DataF
 
 
 def none() -> pl.DataFrame:
-    """No request."""
+    """Returns an empty table."""
     return pl.DataFrame(schema=REQUESTS)

@@ -1,4 +1,4 @@
-"""What an analysis came to, written: figures, distributions, page."""
+"""Writes an analysis: figures, distributions and the page."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ DISTRIBUTIONS = ("sizes", "seconds", "gaps", "latencies", "runs")
 
 
 def write(traces: list[Trace], store: Store, folder: Path) -> tuple[Path, list[Row]]:
-    """Merges each trace and writes everything into a folder of its own, named by what was
-    analysed; gives the folder and the figures."""
+    """Merges each trace and writes everything into a directory named by a hash of the tasks.
+
+    Returns the directory and the figures."""
     keys = [[trace.name, *(task.key for task in trace.tasks)] for trace in traces]
     name = hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:16]
     out = folder / "analyses" / name
@@ -65,7 +66,7 @@ def write(traces: list[Trace], store: Store, folder: Path) -> tuple[Path, list[R
 
 
 def _distributions(trace: Trace, tables: Tables) -> dict[str, pl.DataFrame]:
-    """Merged tables as others read them: bins by their ends, the trace's name in each row."""
+    """Returns merged tables for other readers: bins by their ends, the trace's name in each row."""
     found = {}
     for name in DISTRIBUTIONS:
         table = tables[name]
@@ -76,7 +77,7 @@ def _distributions(trace: Trace, tables: Tables) -> dict[str, pl.DataFrame]:
                 schema={"bin": pl.Int32, "low_ns": pl.Int64, "high_ns": pl.Int64},
                 orient="row",
             )
-            # What went back in time has no bin.
+            # Requests that go back in time have no bin.
             table = (
                 table.join(ends, on="bin", how="left", maintain_order="left")
                 .drop("bin")

@@ -1,4 +1,4 @@
-"""Parts of a trace put together: what was cut at a seam is joined."""
+"""Joins the parts of a trace, with everything that was cut at a seam."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hemi_lab.trace_analysis.requests import SECTOR
 
 @dataclass(frozen=True)
 class Run:
-    """Requests of one kind, each beginning where the last ended; in sectors."""
+    """Requests of one kind, each beginning where the last ended, in sectors."""
 
     operation: str
     start: int
@@ -23,7 +23,7 @@ class Run:
     requests: int
 
     def joined(self, other: Run) -> Run | None:
-        """With the run after it, if that goes on."""
+        """Returns it joined with the run after it, or `None` if that does not continue it."""
         if self.end != other.start or self.operation != other.operation:
             return None
         return replace(self, end=other.end, requests=self.requests + other.requests)
@@ -31,7 +31,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Edge:
-    """What of a volume may go on before and after."""
+    """A volume's data that may continue in the parts before and after."""
 
     volume: str | None
     first_ns: int
@@ -39,11 +39,11 @@ class Edge:
     runs: int
     head: Run | None
     tail: Run | None
-    """With one run, the same as the head."""
+    """The same as the head if there is one run."""
 
     @staticmethod
     def of(row: dict[str, Any]) -> Edge:
-        """From a row of the table."""
+        """Builds an edge from a row of the table."""
         head, tail = (
             Run(*(row[f"{side}_{name}"] for name in Run.__dataclass_fields__))
             if row["runs"]
@@ -53,7 +53,7 @@ class Edge:
         return Edge(row["volume"], row["first_ns"], row["last_ns"], row["runs"], head, tail)
 
     def row(self) -> dict[str, object]:
-        """As a row of the table."""
+        """Returns the edge as a row of the table."""
         sides = {
             f"{side}_{name}": getattr(run, name) if run else None
             for side, run in (("head", self.head), ("tail", self.tail))
@@ -72,7 +72,7 @@ class Seams:
         self._runs: list[dict[str, object]] = []
 
     def add(self, edges: pl.DataFrame) -> None:
-        """The next part's."""
+        """Adds the edges of the next part."""
         for row in edges.iter_rows(named=True):
             after = Edge.of(row)
             before = self._edges.get(after.volume)
@@ -90,7 +90,7 @@ class Seams:
         joined = before.tail.joined(after.head)
         runs = before.runs + after.runs - (joined is not None)
         head, tail = before.head, after.tail
-        # What is at neither end any more is over.
+        # A run at neither end has finished.
         if joined is not None:
             head = joined if before.runs == 1 else head
             tail = joined if after.runs == 1 else tail
@@ -114,7 +114,7 @@ class Seams:
         )
 
     def end(self) -> None:
-        """Nothing comes after: the runs at the ends are over."""
+        """Ends the trace, which finishes the runs at the ends."""
         for volume, edge in self._edges.items():
             for run in (edge.head, edge.tail if edge.runs > 1 else None):
                 if run is not None:
@@ -122,18 +122,18 @@ class Seams:
             self._edges[volume] = replace(edge, runs=0, head=None, tail=None)
 
     def edges(self) -> pl.DataFrame:
-        """Those of all parts together."""
+        """Returns the edges of all parts together."""
         rows = [edge.row() for edge in self._edges.values()]
         return pl.DataFrame(rows, schema=EDGES).sort("volume")
 
     def found(self, name: str) -> pl.LazyFrame:
-        """Rows of a table that the seams bring."""
+        """Returns the rows of a table that the seams add."""
         rows = {"gaps": self._gaps, "runs": self._runs}.get(name, [])
         return pl.DataFrame(rows, schema=SCHEMAS[name]).lazy()
 
 
 def merged(parts: Iterable[Tables], last: bool = False) -> Tables:
-    """Parts in the order of the trace as one; with `last`, nothing comes after them."""
+    """Merges parts in the order of the trace. With `last`, nothing comes after them."""
     known = list(parts)
     seams = Seams()
     for part in known:
@@ -148,7 +148,7 @@ def merged(parts: Iterable[Tables], last: bool = False) -> Tables:
 
 
 def merged_gradually(parts: Iterator[Tables], at_once: int = 16) -> Tables:
-    """The same, holding a few parts at a time."""
+    """Merges parts like `merged`, holding a few at a time."""
     held: list[Tables] = []
     for part in parts:
         held.append(part)

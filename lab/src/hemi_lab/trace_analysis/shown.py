@@ -126,7 +126,7 @@ def _table(rows: list[Row], columns: dict[str, Shown], note: str = "") -> Table:
 
 
 def summary(rows: list[Row]) -> Table:
-    """A line for each volume; columns of which nothing is known are left out."""
+    """Returns a row for each volume, without columns that are empty throughout."""
     known = {
         name: shown for name, shown in _SUMMARY.items() if any(shown(row) != _NONE for row in rows)
     }
@@ -134,7 +134,7 @@ def summary(rows: list[Row]) -> Table:
 
 
 def details(rows: list[Row], block: int) -> list[tuple[str, Table]]:
-    """Everything, in several tables."""
+    """Returns all figures in several tables."""
     parts = [
         (
             "Load",

@@ -22,12 +22,12 @@ from hemi_lab.trace_analysis.seams import merged_gradually
 from hemi_lab.trace_analysis.tasks import Task, lab_version
 
 PIECE = 16 << 20
-"""Bytes of text that are in memory at a time where a file is one task."""
+"""Bytes of text in memory at a time if a file is one task."""
 
 
 @dataclass(frozen=True)
 class Analysed:
-    """What became of a task: its tables, or why there are none."""
+    """The outcome of a task: its tables, or the reason why there are none."""
 
     task: Task
     tables: Tables = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Analysed:
 
 
 def analyse(task: Task) -> Analysed:
-    """Reads a part. A failure is returned: it has to survive the way back."""
+    """Reads a part. Failures are returned, since they have to survive the way back."""
     try:
         _same_version(task)
         return Analysed(task, merged_gradually(_tables(task)))
@@ -98,14 +98,14 @@ def _requests(task: Task) -> Iterator[pl.DataFrame]:
 
 
 class _Limited:
-    """The next so many bytes of a stream."""
+    """The next `left` bytes of a stream."""
 
     def __init__(self, stream: Readable, left: int) -> None:
         self._stream = stream
         self._left = left
 
     def read(self, size: int) -> bytes:
-        """As of a stream."""
+        """Reads as from a stream."""
         content = self._stream.read(min(size, self._left))
         self._left -= len(content)
         return content
@@ -119,7 +119,7 @@ def _read(task: Task, text: Text, content: bytes, lines_before: int) -> pl.DataF
 
 
 def _lines_before(task: Task) -> int:
-    """Lines of the file before a part: asked for only when something is wrong in it."""
+    """Returns the number of lines before a part. Called only to report an error in it."""
     count, left = 0, task.start
     with Path(task.path).open("rb") as stream:
         while left > 0 and (content := stream.read(min(PIECE, left))):
@@ -148,7 +148,7 @@ def _changed(task: Task) -> LabError:
 
 
 def _hemi(task: Task) -> str:
-    """The hemi here, which has to be the one that the key says."""
+    """Returns this machine's hemi, which has to be the one in the key."""
     own = str(task.hemi)
     if not Path(own).is_file():
         own = tool.find("hemi", "HEMI", INSTALL)

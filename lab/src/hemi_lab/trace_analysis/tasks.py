@@ -1,4 +1,4 @@
-"""Traces cut into tasks, each known by its content, how it is read, and the version."""
+"""Cuts traces into tasks, each identified by its content, the way it is read, and the version."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _SOURCES = (
 
 @dataclass(frozen=True)
 class Task:
-    """A part of a trace. It has all that another machine needs but the file."""
+    """A part of a trace, with everything that another machine needs except the file."""
 
     key: str
-    """Hash of the bytes, how they are read, and the version."""
+    """Hash of the bytes, the way they are read, and the version."""
     reading: str
     """Hash of all that without the bytes."""
     path: str
     named: str
-    """The file as the person named it."""
+    """The file as the user named it."""
     start: int
     end: int
     digest: str
@@ -51,12 +51,12 @@ class Task:
     compressed: str | None
     iolog_version: int | None
     version: str
-    """Of the reading code, and for a recording of hemi."""
+    """Version of the reading code, and of hemi for a recording."""
     hemi: str | None = None
 
     @property
     def partition(self) -> str:
-        """The folder of its results."""
+        """Directory of its results."""
         return f"reading={self.reading}"
 
 
@@ -79,7 +79,7 @@ class _Opened:
 
     @property
     def whole(self) -> bool:
-        """Whether it cannot be cut: what a part means is not known without those before."""
+        """True if it cannot be cut, because a part depends on those before."""
         return (
             self.format.name == "hemi"
             or self.compressed is not None
@@ -89,7 +89,7 @@ class _Opened:
 
 @functools.cache
 def lab_version() -> str:
-    """Of the code that reads: equal texts give equal results."""
+    """Returns the version of the reading code. Equal texts give equal results."""
     folder = Path(__file__).parent
     whole = hashlib.sha256()
     for name in _SOURCES.split():
@@ -107,8 +107,9 @@ def traces(
     size: int = RANGE,
     show: Callable[[int], None] = lambda read: None,
 ) -> list[Trace]:
-    """Each file as a trace, or all as one, in tasks of about `size` bytes; reads all of them once,
-    and tells `show` how many bytes it has read."""
+    """Returns each file as a trace, or all as one, in tasks of about `size` bytes.
+
+    Reads all files once, and reports the bytes read to `show`."""
     if block < 512 or block % 512:
         raise UsageError(f"--block {block}: no multiple of 512 B", "Give one, as in 4 KiB.")
     if size < 1:
@@ -175,7 +176,7 @@ def _tasks(
         raise LabError(f"{file}: {error}", "Give a file that can be read.") from error
     made = []
     for (start, stop), digest in zip(cuts, digests, strict=True):
-        # The first part of a log has the line that says its version.
+        # The first part of a log has the line with its version.
         log = opened.iolog_version if start else None
         how = {
             "format": asdict(opened.format),
@@ -214,8 +215,9 @@ def _end(opened: _Opened, content: mmap.mmap) -> int:
 
 
 def ranges(content: mmap.mmap | bytes, end: int, size: int) -> Iterator[tuple[int, int]]:
-    """Ranges of at least so many bytes that end at lines. Where a file grows, all but the last
-    stay as they are."""
+    """Yields ranges of at least `size` bytes that end at lines.
+
+    When a file grows, all but the last range stay the same."""
     start = 0
     while start < end:
         newline = content.find(b"\n", start + size - 1, end)
@@ -227,7 +229,8 @@ def ranges(content: mmap.mmap | bytes, end: int, size: int) -> Iterator[tuple[in
 def _digests(
     content: mmap.mmap, cuts: list[tuple[int, int]], show: Callable[[int], None]
 ) -> list[str]:
-    """Of each range. Hashing lets go of the interpreter, so threads use all cores."""
+    """Returns the hash of each range. Hashing releases the interpreter, so threads use all
+    cores."""
     with memoryview(content) as view:
 
         def digest(cut: tuple[int, int]) -> str:
