@@ -42,7 +42,7 @@ use report::Counters;
 use state::clock::Clock;
 use state::debt::Source;
 use state::in_flight::{InFlight, Purpose};
-use state::leg::Leg;
+use state::leg::{Leg, Stamps};
 use state::legs::Legs;
 use state::lost_list::LostList;
 use state::operations::Operations;
@@ -144,7 +144,7 @@ impl<B: Buffers> Engine<B> {
                 leg.fast_zeroes = traits[l].fast_zeroes;
                 leg.thin = traits[l].thin;
                 leg.membership = opening.superblock.legs[l].state;
-                leg.done_stamp = BEFORE_OPEN;
+                leg.stamps = Stamps::new(BEFORE_OPEN);
                 leg
             })
             .collect();

@@ -43,7 +43,7 @@ impl<B: Buffers> Engine<B> {
                 leg.answers()
                     && (!leg.debts.is_empty()
                         || leg.writes_in_flight > 0
-                        || leg.flushing.is_some()
+                        || leg.stamps.is_flushing()
                         || self.regions.healing_count(leg.index) > 0)
             });
             let cleanable = self

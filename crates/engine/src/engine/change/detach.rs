@@ -158,12 +158,15 @@ impl<B: Buffers> Engine<B> {
         if waits && (writes_left || !state.debts.is_empty() || drains) {
             return;
         }
-        if answers && detach.flush_stamp.is_none_or(|stamp| stamp < state.done_stamp) {
-            detach.flush_stamp = Some(state.done_stamp);
+        let done = state.stamps.done();
+        if answers && detach.flush_stamp.is_none_or(|stamp| stamp < done) {
+            detach.flush_stamp = Some(done);
             self.detaching.0 = Some(detach);
-            self.want_flush(detach.leg, state.done_stamp);
+            self.legs[detach.leg.index()].stamps.want_flush(done);
         }
-        if detach.flush_stamp.is_some_and(|stamp| self.legs[leg].flushed < stamp) && answers {
+        if detach.flush_stamp.is_some_and(|stamp| self.legs[leg].stamps.flushed() < stamp)
+            && answers
+        {
             return;
         }
         if !self.changes.is_empty() || !self.give_up_authority(leg) {
@@ -179,7 +182,9 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if a leg that is being detached failed a flush and is not asked again yet.
     fn has_just_failed_a_flush(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
-        let failed = state.answers() && state.flush_failed && self.clock.now() < state.flush_retry;
+        let failed = state.answers()
+            && state.stamps.has_failed()
+            && !state.stamps.may_retry(self.clock.now());
         failed && !planted::is(Planted::DetachFlushedOnce)
     }
 

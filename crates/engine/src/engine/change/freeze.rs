@@ -164,8 +164,8 @@ impl<B: Buffers> Engine<B> {
             .map(|other| other.index);
         if let Some(next) = next {
             self.marks.add(Mark::SuccessorFlushed);
-            let stamp = self.legs[next.index()].done_stamp;
-            self.want_flush(next, stamp);
+            let stamp = self.legs[next.index()].stamps.done();
+            self.legs[next.index()].stamps.want_flush(stamp);
         }
     }
 

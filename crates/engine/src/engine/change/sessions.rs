@@ -37,8 +37,7 @@ impl<B: Buffers> Engine<B> {
         if let Health::Gone { since, .. } = self.legs[leg.index()].health {
             let state = &mut self.legs[leg.index()];
             state.thaw(since, self.clock.now());
-            state.flushing = None;
-            state.flush_io = crate::engine::state::slab::NONE;
+            state.stamps.end_session();
             if planted::is(Planted::RewriteWithoutFence) {
                 // Not what is sent meanwhile: ending that, too, can go on for ever.
                 let last = self.ios.newest(leg.index());

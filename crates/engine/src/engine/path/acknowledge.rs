@@ -140,8 +140,8 @@ impl<B: Buffers> Engine<B> {
             let authority = self.entry(state.region).authority();
             let record = self.record_of(operation);
             let stamp = self.regions.last_done(record, authority.index());
-            if self.legs[authority.index()].flushed < stamp {
-                self.want_flush(authority, stamp);
+            if self.legs[authority.index()].stamps.flushed() < stamp {
+                self.legs[authority.index()].stamps.want_flush(stamp);
                 return false;
             }
             self.operations.rewrite_lost(operation);

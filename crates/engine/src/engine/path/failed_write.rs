@@ -95,8 +95,7 @@ impl<B: Buffers> Engine<B> {
         let state = self.operations[operation];
         let record = self.record_of(operation);
         // What has landed there is the content from now on, and may be in the cache only.
-        self.legs[keeper.index()].done_stamp += 1;
-        let stamp = self.legs[keeper.index()].done_stamp;
+        let stamp = self.legs[keeper.index()].stamps.complete_write();
         self.regions.note_done(record, keeper.index(), stamp);
         self.regions.note_acknowledged(record, keeper.index());
         // Room for debts is made at the cost of others', which may hold this copy.

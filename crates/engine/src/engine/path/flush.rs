@@ -131,14 +131,14 @@ impl<B: Buffers> Engine<B> {
         let mut needed = 0;
         for leg in self.legs.slots() {
             let state = &mut self.legs[leg];
-            targets[leg] = state.done_stamp;
-            if !state.is_member() || state.done_stamp <= state.flushed {
+            targets[leg] = state.stamps.done();
+            if !state.is_member() || state.stamps.done() <= state.stamps.flushed() {
                 continue;
             }
             if state.answers() {
-                let joined = state.flushing.is_none_or(|stamp| stamp >= state.done_stamp);
+                let joined = state.stamps.may_join_flush();
                 self.marks.add_if(!joined, Mark::FlushNotJoined);
-                state.flush_target = state.flush_target.max(state.done_stamp);
+                state.stamps.want_flush(state.stamps.done());
             }
             let one_will_do = needed != 0 && planted::is(Planted::FlushOneLeg);
             if self.regions.authority_count(LegIndex(leg as u8)) > 0 && !one_will_do {
@@ -159,20 +159,14 @@ impl<B: Buffers> Engine<B> {
         self.consider_flushes();
     }
 
-    pub(in crate::engine) fn want_flush(&mut self, leg: LegIndex, stamp: u64) {
-        let state = &mut self.legs[leg.index()];
-        state.flush_target = state.flush_target.max(stamp);
-    }
-
     pub(super) fn start_flush(&mut self, leg: usize) {
         if self.ios.free_slots() == 0 {
             return;
         }
-        let state = &mut self.legs[leg];
-        state.flushing = Some(state.done_stamp);
-        state.flush_late = false;
+        self.legs[leg].stamps.begin_flush();
         let io = Io::new(leg as u8, Purpose::Flush, Extent::default(), Source::Leg);
-        self.legs[leg].flush_io = self.start_io(io, LegOperation::Flush);
+        let slot = self.start_io(io, LegOperation::Flush);
+        self.legs[leg].stamps.note_flush_io(slot);
     }
 
     pub(super) fn flush_done(&mut self, slot: u32, io: &Io, result: Result<(), LegError>) {
@@ -183,19 +177,18 @@ impl<B: Buffers> Engine<B> {
             self.count_failure(leg, Task::Flush, error);
         }
         let state = &mut self.legs[leg];
-        if slot != state.flush_io {
+        if !state.stamps.is_flush_io(slot) {
             // Of a session that dropped: what that lost was noted when the leg came back, and
             // what it was given since is not touched by it.
             self.marks.add(Mark::FlushOfLastSession);
             return;
         }
-        let Some(stamp) = state.flushing.take() else { return };
+        let Some(stamp) = state.stamps.end_flush() else { return };
         let later = planted::is(Planted::FlushCoversLater);
-        let stamp = if later { state.done_stamp } else { stamp };
+        let stamp = if later { state.stamps.done() } else { stamp };
         match result {
             Ok(()) => {
-                state.flushed = state.flushed.max(stamp);
-                state.flush_failed = false;
+                state.stamps.note_flushed(stamp);
                 state.failing.note_success(Task::Flush);
                 self.note_flush_time(leg, self.clock.now().since(io.submitted));
                 self.go_on_returning(LegIndex(leg as u8));
@@ -206,9 +199,7 @@ impl<B: Buffers> Engine<B> {
             }
             Err(_) => {
                 self.marks.add(Mark::FlushFailed);
-                state.flush_failed = true;
-                state.flush_retry = self.clock.now() + crate::engine::TICK;
-                state.flush_target = state.flushed;
+                state.stamps.note_flush_failed(self.clock.now() + crate::engine::TICK);
                 if self.lose_cache(leg) {
                     self.fail_flushes_needing(leg);
                 }
@@ -263,13 +254,13 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             let target = self.flushing.waiting[at].targets[leg];
-            if self.legs[leg].flushed >= target {
+            if self.legs[leg].stamps.flushed() >= target {
                 self.flushing.waiting[at].needed &= !index.bit();
             } else if self.legs[leg].answers()
-                && !self.legs[leg].flush_failed
+                && !self.legs[leg].stamps.has_failed()
                 && !self.flush_is_late(leg)
             {
-                self.want_flush(index, target);
+                self.legs[index.index()].stamps.want_flush(target);
             } else if !self.move_undurable(index) {
                 self.flushing.waiting[at].needed &= !index.bit();
             }
@@ -315,16 +306,16 @@ impl<B: Buffers> Engine<B> {
             }
             // The goals are fixed when the leg is first seen to have everything from before the
             // flush, and to have it durable, so that later writes do not move them.
-            let done = self.legs[leg].done_stamp;
+            let done = self.legs[leg].stamps.done();
             let request = &mut self.flushing.waiting[at];
             if request.caught_up & index.bit() == 0 {
                 request.caught_up |= index.bit();
                 request.targets[leg] = done;
             }
             let target = request.targets[leg];
-            if self.legs[leg].flushed < target {
+            if self.legs[leg].stamps.flushed() < target {
                 if self.legs[leg].answers() {
-                    self.want_flush(index, target);
+                    self.legs[index.index()].stamps.want_flush(target);
                 }
                 continue;
             }

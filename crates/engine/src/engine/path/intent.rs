@@ -136,7 +136,7 @@ impl<B: Buffers> Engine<B> {
                 self.revisits.look_at_all();
             }
             for (leg, stamp) in moved.flushes.into_iter().flatten() {
-                self.want_flush(leg, stamp);
+                self.legs[leg.index()].stamps.want_flush(stamp);
             }
             let holds = self.regions.rewrites_wait(record);
             if holds {
@@ -179,7 +179,7 @@ impl<B: Buffers> Engine<B> {
     /// it. Every tick takes up where the one before ended, so that records which cannot return hold
     /// up no others; but it waits for a flush that it has asked for.
     pub(in crate::engine) fn return_authority(&mut self) {
-        let waits = self.returns.to.is_some_and(|leg| self.legs[leg.index()].flushing.is_some());
+        let waits = self.returns.to.is_some_and(|leg| self.legs[leg.index()].stamps.is_flushing());
         let from = if waits { self.returns.from } else { self.returns.next };
         let from = if planted::is(Planted::ReturnsFromOldest) { 0 } else { from };
         self.returns = Returns { to: None, from, next: from };
@@ -223,7 +223,7 @@ impl<B: Buffers> Engine<B> {
                 looked_at += 1;
                 let flush = self.return_region(record, best);
                 if let Some((leg, stamp)) = flush.filter(|_| flushes) {
-                    self.want_flush(leg, stamp);
+                    self.legs[leg.index()].stamps.want_flush(stamp);
                     self.returns.to = Some(leg);
                 }
             }

@@ -215,8 +215,8 @@ impl<B: Buffers> Engine<B> {
     /// A leg's flush is late: what a client's flush depends on it for gets another authority.
     fn hand_over_flush(&mut self, leg: usize, slot: u32) {
         let state = &mut self.legs[leg];
-        let again = core::mem::replace(&mut state.flush_late, true);
-        if !again && slot == state.flush_io && self.flushing.is_awaited() {
+        let again = state.stamps.call_late();
+        if !again && state.stamps.is_flush_io(slot) && self.flushing.is_awaited() {
             self.marks.add(Mark::FlushLate);
             self.consider_flushes();
         }
@@ -224,8 +224,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Returns true if a leg's flush is under way and late.
     pub(super) fn flush_is_late(&self, leg: usize) -> bool {
-        let state = &self.legs[leg];
-        state.flushing.is_some() && state.flush_late && !planted::is(Planted::LateFlushAwaited)
+        self.legs[leg].stamps.is_late() && !planted::is(Planted::LateFlushAwaited)
     }
 
     /// Returns the legs that may take over from an authority that is late with what is waited for in a

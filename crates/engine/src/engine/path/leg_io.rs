@@ -19,7 +19,7 @@ impl<B: Buffers> Engine<B> {
             self.pump_metadata(leg);
         }
         let state = &self.legs[leg];
-        if state.flush_target > state.flushed && state.flushing.is_none() {
+        if state.stamps.wants_flush() {
             self.start_flush(leg);
         }
         let state = &self.legs[leg];

@@ -199,16 +199,15 @@ impl<B: Buffers> Engine<B> {
         match result {
             Ok(()) => {
                 let state = &mut self.legs[leg];
-                state.done_stamp += 1;
+                let stamp = state.stamps.complete_write();
                 state.failing.note_success(Task::Write);
                 if let Some(sectors) = paid {
                     state.counters.drained_bytes += sectors * SECTOR_BYTES;
                     state.drain_rate.add(sectors * SECTOR_BYTES);
                 }
-                let stamp = state.done_stamp;
                 if let Some(record) = record {
                     if repair {
-                        let flushed = self.legs[leg].flushed;
+                        let flushed = self.legs[leg].stamps.flushed();
                         self.regions.note_repaired(record, leg, stamp, flushed);
                     } else {
                         self.regions.note_done(record, leg, stamp);

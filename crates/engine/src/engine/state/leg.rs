@@ -1,10 +1,13 @@
 //! One leg as the engine sees it: what it owes, what it has in flight, how fast it has been.
 
+mod stamps;
+
 use alloc::vec::Vec;
+
+pub(in crate::engine) use stamps::Stamps;
 
 use crate::engine::state::debt::{Debts, Lacked, Since};
 use crate::engine::state::failing::Failing;
-use crate::engine::state::slab::NONE;
 use crate::engine::state::window::Window;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
@@ -276,28 +279,9 @@ pub(crate) struct Leg {
     pub(crate) next_scan: Instant,
     /// The last scan came late and was put off once.
     pub(crate) scan_was_late: bool,
-    /// Counts completed writes; a flush covers those up to its stamp.
-    pub(crate) done_stamp: u64,
-    /// The stamp up to which everything is durable.
-    pub(crate) flushed: u64,
-    /// The stamp of the flush in flight.
-    pub(crate) flushing: Option<u64>,
-    /// The I/O that this is. Others are of sessions that dropped, and say nothing of the leg now.
-    pub(crate) flush_io: u32,
-    /// It was called late.
-    pub(crate) flush_late: bool,
-    /// A flush covering this stamp is wanted.
-    pub(crate) flush_target: u64,
-    /// What it completed up to this stamp has been reported lost.
-    pub(crate) loss_reported: u64,
-    /// After a failed flush: when another may be tried for its own sake.
-    pub(crate) flush_retry: Instant,
-    /// Earliest time of a flush that nobody waits for, while clients write.
-    pub(crate) flush_aside_after: Instant,
+    pub(crate) stamps: Stamps,
     /// Earliest time of pages that nobody waits for, while clients write.
     pub(crate) lazy_after: Instant,
-    /// Its last flush failed: it makes nothing durable until one succeeds.
-    pub(crate) flush_failed: bool,
     histories: [[History; 2]; 2],
     flush_history: History,
     probation: u64,
@@ -328,8 +312,6 @@ pub(crate) struct Leg {
     pub(crate) drain_rate: DrainRate,
     /// Writes it is given at once.
     pub(crate) window: Window,
-    /// The flush that regions in `Regions::healed` wait for must cover this stamp.
-    pub(crate) healing_stamp: u64,
     pub(crate) counters: Counters,
 }
 
@@ -440,17 +422,8 @@ impl Leg {
             rebuild_in_flight: 0,
             next_scan: Instant::NEVER,
             scan_was_late: false,
-            done_stamp: 0,
-            flushed: 0,
-            flushing: None,
-            flush_io: NONE,
-            flush_late: false,
-            loss_reported: 0,
-            flush_retry: Instant(0),
-            flush_target: 0,
-            flush_aside_after: Instant(0),
+            stamps: Stamps::new(0),
             lazy_after: Instant(0),
-            flush_failed: false,
             histories: Default::default(),
             flush_history: History::default(),
             probation: PROBATION_FIRST,
@@ -469,7 +442,6 @@ impl Leg {
             failing: Failing::default(),
             drain_rate: DrainRate::default(),
             window: Window::new(settings),
-            healing_stamp: 0,
             counters: Counters::default(),
         };
         leg.refresh_limits(settings);

@@ -477,8 +477,8 @@ impl Regions {
         let entry = self.entry(region);
         let active = &mut self.active[record];
         for leg in legs.iter().filter(|leg| !entry.is_whole(leg.index)) {
-            active.last_done[leg.index.index()] = leg.done_stamp;
-            active.acknowledged_done[leg.index.index()] = leg.done_stamp;
+            active.last_done[leg.index.index()] = leg.stamps.done();
+            active.acknowledged_done[leg.index.index()] = leg.stamps.done();
         }
         Some(record)
     }

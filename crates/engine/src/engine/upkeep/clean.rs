@@ -206,7 +206,7 @@ impl<B: Buffers> Engine<B> {
             // be left alone with what a flush of several copies has counted on it for.
             let is_repaired = !state.answers() && self.regions.is_only_repaired(record, leg);
             let has_it = state.is_in()
-                && (done <= state.flushed || is_repaired)
+                && (done <= state.stamps.flushed() || is_repaired)
                 && state.health != Health::Absent
                 && !planted::is(Planted::SilentLosesBit);
             let stays = complete && (state.answers() || has_it);
@@ -232,13 +232,16 @@ impl<B: Buffers> Engine<B> {
                 }
                 continue;
             }
-            if done <= state.flushed || is_repaired || planted::is(Planted::CleanBeforeFlush) {
+            if done <= state.stamps.flushed()
+                || is_repaired
+                || planted::is(Planted::CleanBeforeFlush)
+            {
                 whole |= index.bit();
-            } else if !state.flush_failed
+            } else if !state.stamps.has_failed()
                 || (is_leaving || index == authority) && self.may_flush_again(leg)
             {
                 if pressed || is_leaving || self.may_flush_aside(leg) {
-                    self.want_flush(index, done);
+                    self.legs[index.index()].stamps.want_flush(done);
                 }
                 waits = true;
             }
@@ -284,7 +287,7 @@ impl<B: Buffers> Engine<B> {
     /// stands still for it, and clients' writes with it. Where a leg is missing, the others are to be
     /// recorded whole at once: only whole legs decide regions anew.
     fn may_flush_aside(&self, leg: usize) -> bool {
-        self.clock.now() >= self.legs[leg].flush_aside_after
+        self.legs[leg].stamps.has_rested(self.clock.now())
             || self.is_at_rest()
             || self.is_leg_missing() && !planted::is(Planted::HeirFlushedSeldom)
             || planted::is(Planted::FlushedAside)
@@ -305,14 +308,14 @@ impl<B: Buffers> Engine<B> {
     /// Notes how long a leg's flush took, nanoseconds: the next that nobody waits for comes later.
     pub(in crate::engine) fn note_flush_time(&mut self, leg: usize, time: u64) {
         let rest = time.saturating_mul(FLUSH_SHARE).min(FLUSH_INTERVAL_MAX);
-        self.legs[leg].flush_aside_after = self.clock.now() + rest;
+        self.legs[leg].stamps.rest_until(self.clock.now() + rest);
     }
 
     /// Returns true if a leg whose flush failed is to be asked for another: writers may wait until it
     /// has everything that a leg which is leaving decides, or until a region that it decides itself
     /// settles.
     fn may_flush_again(&self, leg: usize) -> bool {
-        self.clock.now() >= self.legs[leg].flush_retry && !planted::is(Planted::HeirFlushedOnce)
+        self.legs[leg].stamps.may_retry(self.clock.now()) && !planted::is(Planted::HeirFlushedOnce)
     }
 
     /// Returns true if all that a leg lacks of a region are blocks that its medium could not read: it
@@ -361,12 +364,12 @@ impl<B: Buffers> Engine<B> {
             }
             if !self.regions.has_healed(index) {
                 self.regions.begin_healing_flush(index);
-                self.legs[leg].healing_stamp = self.legs[leg].done_stamp;
+                self.legs[leg].stamps.begin_healing();
             }
-            let stamp = self.legs[leg].healing_stamp;
-            if self.legs[leg].flushed < stamp && !planted::is(Planted::HealBeforeFlush) {
+            let stamp = self.legs[leg].stamps.healing();
+            if self.legs[leg].stamps.flushed() < stamp && !planted::is(Planted::HealBeforeFlush) {
                 if self.may_flush_aside(leg) {
-                    self.want_flush(index, stamp);
+                    self.legs[index.index()].stamps.want_flush(stamp);
                 }
                 continue;
             }

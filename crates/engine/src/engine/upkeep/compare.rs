@@ -117,8 +117,8 @@ impl<B: Buffers> Engine<B> {
         let state = &mut self.legs[leg];
         state.counters.compared_bytes += extent.bytes();
         state.drain_rate.add(extent.bytes());
-        state.done_stamp += 1;
-        let stamp = if planted::is(Planted::EqualIsDurable) { 0 } else { state.done_stamp };
+        let stamp = state.stamps.complete_write();
+        let stamp = if planted::is(Planted::EqualIsDurable) { 0 } else { stamp };
         self.regions.note_done(record, leg, stamp);
         self.note_given(record, leg, extent);
         self.regions.note_acknowledged(record, leg);

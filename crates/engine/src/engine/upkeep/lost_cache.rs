@@ -40,8 +40,8 @@ impl<B: Buffers> Engine<B> {
         if !planted::is(Planted::ComparedAfterLoss) {
             self.regions.forget_comparable(index);
         }
-        let flushed = self.legs[leg].flushed;
-        let reported = self.legs[leg].loss_reported;
+        let flushed = self.legs[leg].stamps.flushed();
+        let reported = self.legs[leg].stamps.loss_reported();
         let (mut alone, mut news) = (false, false);
         let mut at = self.regions.oldest();
         while let Some(record) = at {
@@ -103,7 +103,7 @@ impl<B: Buffers> Engine<B> {
         }
         if news {
             self.flushing.note_loss();
-            self.legs[leg].loss_reported = self.legs[leg].done_stamp;
+            self.legs[leg].stamps.note_loss_reported();
         }
         alone
     }
@@ -152,9 +152,10 @@ impl<B: Buffers> Engine<B> {
     ) -> Option<bool> {
         let index = LegIndex(leg as u8);
         let region = self.regions.region_of(record);
-        let keeps = self.regions.has_flushed_since_loss(record, leg, self.legs[leg].flushed)
-            && !self.regions.is_stale(index, region)
-            && self.may_still_have(authority.index(), region);
+        let keeps =
+            self.regions.has_flushed_since_loss(record, leg, self.legs[leg].stamps.flushed())
+                && !self.regions.is_stale(index, region)
+                && self.may_still_have(authority.index(), region);
         if !keeps {
             return None;
         }
@@ -362,7 +363,7 @@ impl<B: Buffers> Engine<B> {
         }
         let is_flushed = |record| {
             let done = self.regions.last_done(record, leg);
-            done <= state.flushed || self.has_nothing_new(record, leg)
+            done <= state.stamps.flushed() || self.has_nothing_new(record, leg)
         };
         match state.health {
             Health::Answering | Health::Frozen { .. } => true,

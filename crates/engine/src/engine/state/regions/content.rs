@@ -148,7 +148,7 @@ impl Regions {
         let pair = legs.iter().filter(|leg| leg.is_member()).count() == 2;
         let stamp = |leg: &Leg| {
             let known = pair || self.is_complete(leg.index, region);
-            if known { leg.done_stamp } else { u64::MAX }
+            if known { leg.stamps.done() } else { u64::MAX }
         };
         let stamps = core::array::from_fn(|leg| stamp(&legs[leg]));
         let active = &mut self.active[record];

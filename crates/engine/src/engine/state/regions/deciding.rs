@@ -50,7 +50,7 @@ impl Candidates<'_> {
     }
 
     fn flushed(&self, leg: LegIndex) -> u64 {
-        self.legs[leg.index()].flushed
+        self.legs[leg.index()].stamps.flushed()
     }
 }
 
@@ -283,10 +283,10 @@ impl Regions {
             at = self.newer(record);
             let active = &self.active[record];
             let (done, lost) = (active.last_done[leg.index()], active.cache_lost);
-            if self.decides(leg, active.region) && done > state.flushed {
+            if self.decides(leg, active.region) && done > state.stamps.flushed() {
                 depends = true;
                 marks.add(Mark::FlushOffSilentLeg);
-                if state.flush_failed && !lost {
+                if state.stamps.has_failed() && !lost {
                     self.note_cache_lost(record, legs);
                 }
                 self.want_move(record);
@@ -413,7 +413,7 @@ impl Regions {
         }
         let stamp = active.last_done[leg.index()];
         if among.flushed(leg) < stamp {
-            let again = among.now >= among.legs[leg.index()].flush_retry;
+            let again = among.legs[leg.index()].stamps.may_retry(among.now);
             return again.then_some((leg, stamp));
         }
         marks.add(Mark::CacheRestored);
