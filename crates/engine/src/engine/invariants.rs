@@ -98,13 +98,13 @@ impl<B: Buffers> Engine<B> {
         for (leg, state) in self.legs.iter().enumerate() {
             let carrying = self.operations.iter().filter(|(_, o)| o.carries >> leg & 1 == 1);
             assert_eq!(
-                state.carrying as usize,
+                state.load.carrying() as usize,
                 carrying.count(),
                 "writes that carry for leg {leg}"
             );
             let carried: crate::engine::state::debt::Lacked =
                 self.operations.iter().map(|(_, o)| o.carried[leg]).sum();
-            assert_eq!(state.carried, carried, "sectors carried for leg {leg}");
+            assert_eq!(state.load.carried(), carried, "sectors carried for leg {leg}");
         }
         let mut rebuilding = [0; LEGS_MAX];
         for active in self.regions.counts() {
@@ -123,8 +123,13 @@ impl<B: Buffers> Engine<B> {
         assert!(lacks.is_empty(), "lacks without a record: {lacks:?}");
         for leg in self.legs.iter() {
             let counted = rebuilding[leg.index.index()];
-            assert_eq!(leg.rebuilding, counted, "regions being rebuilt for {:?}", leg.index);
-            let counted = [leg.acknowledged_in_flight, leg.rebuild_in_flight];
+            assert_eq!(
+                leg.draining.rebuilding(),
+                counted,
+                "regions being rebuilt for {:?}",
+                leg.index
+            );
+            let counted = [leg.load.acknowledged(), leg.load.rebuild()];
             assert_eq!(counted, in_flight[leg.index.index()], "in flight for {:?}", leg.index);
         }
         self.check_authorities();

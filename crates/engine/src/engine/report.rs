@@ -148,7 +148,7 @@ impl<B: Buffers> Engine<B> {
         let region_bytes = self.volume.region_bytes();
         let owed_regions = self.regions.stale_count(index) * region_bytes
             + state.debts.rebuild_bytes()
-            + (state.rebuild_in_flight + state.carried.rebuild) * SECTOR_BYTES;
+            + (state.load.rebuild() + state.load.carried().rebuild) * SECTOR_BYTES;
         let exact = self.lacked_bytes(leg);
         let in_flight = self.ios.on(leg).count() as u32;
         let (leg_state, out_reason) = match (state.membership, state.health) {

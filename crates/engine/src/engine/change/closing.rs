@@ -42,7 +42,7 @@ impl<B: Buffers> Engine<B> {
             let owes = self.legs.that_are_in().any(|leg| {
                 leg.answers()
                     && (!leg.debts.is_empty()
-                        || leg.writes_in_flight > 0
+                        || leg.load.writes() > 0
                         || leg.stamps.is_flushing()
                         || self.regions.healing_count(leg.index) > 0)
             });

@@ -53,7 +53,7 @@ impl<B: Buffers> Engine<B> {
         if old.is_in() || old.is_member() && old.health != Health::Absent || !idle {
             return Err(CommandError::SlotInUse);
         }
-        if old.drain_reads > 0 {
+        if old.load.is_read_for() {
             // Read elsewhere for the leg that was here: they must not find another.
             return Err(CommandError::IoInFlight);
         }
@@ -78,7 +78,7 @@ impl<B: Buffers> Engine<B> {
         if state.is_in() || state.answers() {
             return Err(CommandError::LegInUse);
         }
-        if self.ios.any_on(leg.index()) || state.drain_reads > 0 {
+        if self.ios.any_on(leg.index()) || state.load.is_read_for() {
             // A zombie may still land, and must find the leg it was for; so must what is still
             // being read elsewhere for it.
             return Err(CommandError::IoInFlight);

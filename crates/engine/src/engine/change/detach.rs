@@ -151,8 +151,8 @@ impl<B: Buffers> Engine<B> {
         }
         let writes_left = self.throttle.unacknowledged() > 0;
         // A drain that has only read what it is to write is in neither debts nor writes.
-        let drains = state.writes_in_flight + state.drain_reads > 0
-            || state.rebuilding > 0
+        let drains = !state.load.is_idle()
+            || state.draining.rebuilding() > 0
             || self.regions.stale_count(detach.leg) > 0;
         let waits = answers && !planted::is(Planted::DetachEarly);
         if waits && (writes_left || !state.debts.is_empty() || drains) {

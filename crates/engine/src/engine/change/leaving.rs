@@ -118,9 +118,9 @@ impl<B: Buffers> Engine<B> {
         let behind = self.legs_that_stay(index).any(|other| {
             self.regions.stale_count(other.index) > 0
                 || self.regions.healing_count(other.index) > 0
-                || other.rebuilding > 0
+                || other.draining.rebuilding() > 0
                 || !other.debts.is_empty()
-                || other.writes_in_flight + other.drain_reads > 0
+                || !other.load.is_idle()
         });
         if !behind {
             return false;

@@ -242,7 +242,7 @@ impl<B: Buffers> Engine<B> {
         let state = &self.legs[leg];
         state.failing.errors_last(self.clock.now())
             && (state.debts.oldest_since().is_some_and(|since| is_long(since, self.clock.now()))
-                || state.rebuilding > 0
+                || state.draining.rebuilding() > 0
                 || self.regions.stale_count(state.index) > 0
                 || self.regions.healing_count(state.index) > 0
                 || state.failing.lacks_superblock(self.clock.now()))
@@ -256,9 +256,8 @@ impl<B: Buffers> Engine<B> {
             && state.is_trusted(self.clock.now())
             && !state.failing.had_errors_of_late(self.clock.now())
             && state.debts.is_empty()
-            && state.writes_in_flight == 0
-            && state.drain_reads == 0
-            && state.rebuilding == 0
+            && state.load.is_idle()
+            && state.draining.rebuilding() == 0
             && self.regions.stale_count(index) == 0
             && self.regions.healing_count(index) == 0
             && self.regions.metadata().is_current_but(index, self.regions.metadata().superblock())

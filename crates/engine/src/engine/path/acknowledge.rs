@@ -177,7 +177,7 @@ impl<B: Buffers> Engine<B> {
             Policy::WriteBehind => {
                 let slow = usize::from(self.settings.slow_leg);
                 let leg = &self.legs[slow];
-                let behind = leg.debts.len() as u32 + leg.writes_in_flight;
+                let behind = leg.debts.len() as u32 + leg.load.writes();
                 let except = (behind <= self.settings.write_behind_limit).then_some(slow);
                 !missing(self, except)
             }
@@ -299,7 +299,7 @@ impl<B: Buffers> Engine<B> {
             let forgotten = planted::is(Planted::YoungAgain);
             let since = if carries && !forgotten { state.carried_since } else { Since::REBUILD };
             if state.in_flight & bit != 0 {
-                self.legs[leg].acknowledged_in_flight += state.extent.sectors();
+                self.legs[leg].load.acknowledge(state.extent.sectors());
                 self.regions.adjust_lacks(record, leg, 1 - counted);
                 if !since.is_rebuild() {
                     self.ios.date_back(leg, key, since);

@@ -56,7 +56,7 @@ impl<B: Buffers> Engine<B> {
         for leg in self.legs.slots() {
             // What is written gives its memory back. A leg that answers may have nothing in flight
             // because all that it would be paid next has to be read.
-            let frees = self.legs[leg].writes_in_flight > 0;
+            let frees = self.legs[leg].load.writes() > 0;
             if !self.legs[leg].answers() || !frees {
                 self.give_up_copies_of(leg);
             }

@@ -110,8 +110,9 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn lacked_bytes(&self, leg: usize) -> u64 {
         let state = &self.legs[leg];
         let left_out = planted::is(Planted::ExposureInFlight);
-        let in_flight = if left_out { 0 } else { state.acknowledged_in_flight };
-        let carried = if planted::is(Planted::CarriedUncounted) { 0 } else { state.carried.exact };
+        let in_flight = if left_out { 0 } else { state.load.acknowledged() };
+        let carried =
+            if planted::is(Planted::CarriedUncounted) { 0 } else { state.load.carried().exact };
         state.debts.bytes() + (in_flight + carried) * SECTOR_BYTES
     }
 
@@ -170,7 +171,8 @@ impl<B: Buffers> Engine<B> {
             let lack = self.oldest_lack(leg).map_or(0, |since| self.clock.now().since(since));
             oldest = oldest.max(lack);
             let index = LegIndex(leg as u8);
-            let owes_whole = self.regions.stale_count(index) > 0 || self.legs[leg].rebuilding > 0;
+            let owes_whole =
+                self.regions.stale_count(index) > 0 || self.legs[leg].draining.rebuilding() > 0;
             keep_least(&mut least, if owes_whole { u64::MAX } else { lack });
         }
         least[1].min(oldest)

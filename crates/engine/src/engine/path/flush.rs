@@ -300,7 +300,7 @@ impl<B: Buffers> Engine<B> {
             let index = state.index;
             let caught_up = !self.is_lacking_since(leg, covers_until)
                 && self.regions.stale_count(index) == 0
-                && self.legs[leg].rebuilding == 0;
+                && self.legs[leg].draining.rebuilding() == 0;
             if !caught_up {
                 continue;
             }
@@ -381,7 +381,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn oldest_drain_read(&self, leg: usize) -> Option<Since> {
-        if self.legs[leg].drain_reads == 0 {
+        if !self.legs[leg].load.is_read_for() {
             return None;
         }
         let reads = self.ios.iter().filter_map(|(_, io)| match io.purpose {
@@ -393,7 +393,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn oldest_carry(&self, leg: usize) -> Option<Since> {
-        if self.legs[leg].carrying == 0 || planted::is(Planted::CarriedIsThere) {
+        if self.legs[leg].load.carrying() == 0 || planted::is(Planted::CarriedIsThere) {
             return None;
         }
         let carrying = self.operations.iter().filter(|(_, state)| state.carries >> leg & 1 == 1);

@@ -53,12 +53,11 @@ impl<B: Buffers> Engine<B> {
         state.next_scan = state.next_scan.min(self.clock.now() + wait);
         match operation {
             LegOperation::Read => {
-                state.reads_in_flight += 1;
+                state.load.begin_read();
                 state.counters.read_bytes += io.extent.bytes();
             }
             LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => {
-                state.writes_in_flight += 1;
-                state.write_payload += io.payload_sectors();
+                state.load.begin_write(io.payload_sectors());
                 state.counters.written_bytes += io.extent.bytes();
             }
             _ => {}
@@ -102,11 +101,8 @@ impl<B: Buffers> Engine<B> {
         self.ios.end(slot);
         let state = &mut self.legs[leg];
         match class {
-            Class::Read => state.reads_in_flight -= 1,
-            Class::Write => {
-                state.writes_in_flight -= 1;
-                state.write_payload -= io.payload_sectors();
-            }
+            Class::Read => state.load.end_read(),
+            Class::Write => state.load.end_write(io.payload_sectors()),
             Class::Flush => {}
         }
         let latency = self.clock.now().since(io.submitted);
@@ -126,8 +122,10 @@ impl<B: Buffers> Engine<B> {
             Purpose::Read { operation } => self.read_done(&io, operation, result),
             Purpose::Hedge { operation } => self.hedge_done(&io, operation, result),
             Purpose::Write { operation, since, drain, repair, gaps } => {
-                self.legs[leg].unhold(slot);
-                self.legs[leg].sieves -= u32::from(gaps > 0);
+                self.legs[leg].load.unhold(slot);
+                if gaps > 0 {
+                    self.legs[leg].load.end_sieve();
+                }
                 let paid = drain.then(|| io.extent.sectors() - u64::from(gaps));
                 self.write_done(&io, operation, since, paid, repair, result);
             }

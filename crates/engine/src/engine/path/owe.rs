@@ -128,8 +128,7 @@ impl<B: Buffers> Engine<B> {
         lacked: Lacked,
     ) -> bool {
         let (more, first) = self.operations.carry(operation, LegIndex(leg as u8), since, lacked);
-        self.legs[leg].carried += more;
-        self.legs[leg].carrying += u32::from(first);
+        self.legs[leg].load.carry(more, first);
         first
     }
 
@@ -139,8 +138,7 @@ impl<B: Buffers> Engine<B> {
         let Some(carried) = self.operations.uncarry(operation, LegIndex(leg as u8)) else {
             return false;
         };
-        self.legs[leg].carrying -= 1;
-        self.legs[leg].carried -= carried;
+        self.legs[leg].load.uncarry(carried);
         true
     }
 

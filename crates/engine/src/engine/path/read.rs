@@ -158,7 +158,7 @@ impl<B: Buffers> Engine<B> {
             let fresh = self.fresh_prefix(leg, extent);
             if fresh == 0 {
                 // What is in flight there may be the newest.
-                let held = self.legs[leg].held_until(extent.start).is_some();
+                let held = self.legs[leg].load.held_until(extent.start).is_some();
                 may_come |= held && !self.is_removed(leg);
                 continue;
             }
@@ -232,7 +232,7 @@ impl<B: Buffers> Engine<B> {
         {
             end = end.min(debt.extent.start.max(extent.start));
         }
-        if let Some(held) = state.first_held(extent)
+        if let Some(held) = state.load.first_held(extent)
             && !planted::is(Planted::ReadOvertakenLeg)
         {
             end = end.min(held);
@@ -435,7 +435,7 @@ impl<B: Buffers> Engine<B> {
         }
         let debt = state.debts.overlapping(extent).filter(|(_, d)| d.extent.start <= extent.start);
         let owed = debt.map_or(extent.start, |(_, d)| d.extent.end);
-        let held = state.held_until(extent.start).unwrap_or(extent.start);
+        let held = state.load.held_until(extent.start).unwrap_or(extent.start);
         owed.max(held).clamp(extent.start + 1, extent.end)
     }
 }

@@ -105,7 +105,7 @@ impl<B: Buffers> Engine<B> {
             && !lagging
             && (target.debts.overlapping(state.extent).is_none()
                 || planted::is(Planted::DirectOverDebt))
-            && (!target.is_held(state.extent) || planted::is(Planted::OvertakenInFlight));
+            && (!target.load.is_held(state.extent) || planted::is(Planted::OvertakenInFlight));
         if direct {
             state.source.retain(&mut self.buffers);
             let key = self.operations.key(operation);
@@ -121,7 +121,7 @@ impl<B: Buffers> Engine<B> {
                 false,
             );
         } else {
-            if target.is_held(state.extent) {
+            if target.load.is_held(state.extent) {
                 let zombie = !target.answers();
                 self.marks.add(if zombie { Mark::WriteOverZombie } else { Mark::WriteBehindWrite });
             }
@@ -177,7 +177,7 @@ impl<B: Buffers> Engine<B> {
             _ => LegOperation::Write { fua },
         };
         let slot = self.start_io(io, command);
-        self.legs[leg].hold(extent, slot);
+        self.legs[leg].load.hold(extent, slot);
         slot
     }
 
@@ -252,7 +252,7 @@ impl<B: Buffers> Engine<B> {
             }
         } else {
             if result.is_ok() || was_stale {
-                self.legs[leg].uncount_in_flight(since, io.extent.sectors());
+                self.legs[leg].load.uncount_in_flight(since, io.extent.sectors());
             }
             let Some(record) = record else { return };
             if result.is_ok() {
@@ -297,7 +297,7 @@ impl<B: Buffers> Engine<B> {
             debt.not_before = until;
             self.owe_waiting(leg, debt);
         } else {
-            self.legs[leg].uncount_in_flight(since, io.extent.sectors());
+            self.legs[leg].load.uncount_in_flight(since, io.extent.sectors());
             let source = self.copy_or_none(io.source, since.is_rebuild());
             self.owe_beneath(leg, io.extent, source, since, until, repair);
         }

@@ -1,12 +1,14 @@
 //! One leg as the engine sees it: what it owes, what it has in flight, how fast it has been.
 
+mod draining;
+mod load;
 mod stamps;
 
-use alloc::vec::Vec;
-
+pub(in crate::engine) use draining::{DrainRate, Draining};
+pub(in crate::engine) use load::Load;
 pub(in crate::engine) use stamps::Stamps;
 
-use crate::engine::state::debt::{Debts, Lacked, Since};
+use crate::engine::state::debt::Debts;
 use crate::engine::state::failing::Failing;
 use crate::engine::state::window::Window;
 use crate::format::Membership;
@@ -14,7 +16,7 @@ use crate::histogram::LatencyHistogram;
 use crate::identifiers::LegIndex;
 use crate::planted::{self, Planted};
 use crate::settings::Settings;
-use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
+use hemi_units::{Instant, MICROSECOND, MILLISECOND, SECOND};
 
 /// The wait limit of a leg with too little history to judge by.
 const LIMIT_UNKNOWN: u64 = 250 * MILLISECOND;
@@ -248,33 +250,7 @@ pub(crate) struct Leg {
     /// Since when its usual write has taken much longer than the fastest leg's.
     slow_since: Option<Instant>,
     pub(crate) debts: Debts,
-    /// Extents of writes in flight and ranges held by a drain; disjoint. Linear: bounded by
-    /// the leg's window, scanned in cache.
-    held: Vec<(Extent, u32)>,
-    pub(crate) reads_in_flight: u32,
-    pub(crate) writes_in_flight: u32,
-    /// Sectors of buffers that these hold.
-    pub(crate) write_payload: u64,
-    /// Reads in flight on other legs whose data this one owes.
-    pub(crate) drain_reads: u32,
-    /// Reads of it in flight whose data is compared with what it owes.
-    pub(crate) compares: u32,
-    /// Sectors of buffers that these hold.
-    pub(crate) drain_read_payload: u64,
-    /// Reads and writes under way that pay several of its debts and the gaps between them.
-    pub(crate) sieves: u32,
-    /// No other leg is asked for the gaps between its debts before this …
-    pub(crate) sieves_after: Instant,
-    /// … and it does not read them itself before this.
-    pub(crate) own_sieves_after: Instant,
-    /// Acknowledged sectors in flight to it.
-    pub(crate) acknowledged_in_flight: u64,
-    /// Unacknowledged writes that took the place of acknowledged debts.
-    pub(crate) carrying: u32,
-    /// Acknowledged sectors of these debts.
-    pub(crate) carried: Lacked,
-    /// Sectors of rebuilds in flight to it, from the read on.
-    pub(crate) rebuild_in_flight: u64,
+    pub(crate) load: Load,
     /// When its I/O in flight is to be looked at next.
     pub(crate) next_scan: Instant,
     /// The last scan came late and was put off once.
@@ -300,14 +276,7 @@ pub(crate) struct Leg {
     heard: [(Instant, Instant); 2],
     /// When it was last seen to be late with an I/O that others could do.
     lost_sight: Option<Instant>,
-    /// Where the drain's sweep stands.
-    pub(crate) drain_cursor: u64,
-    /// Debts somebody waits for that were paid since an old one was.
-    pub(crate) pressing_paid: u32,
-    /// When a region owed as a whole was last taken up for draining.
-    pub(crate) region_taken_up: Instant,
-    /// Regions taken up for rebuilding and not yet complete.
-    pub(crate) rebuilding: u32,
+    pub(crate) draining: Draining,
     pub(crate) failing: Failing,
     pub(crate) drain_rate: DrainRate,
     /// Writes it is given at once.
@@ -330,60 +299,6 @@ pub(crate) struct Counters {
     pub(crate) errors: u64,
 }
 
-/// How fast a lagging leg pays, in bytes per second, while it has debts and answers.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct DrainRate {
-    window_start: Instant,
-    bytes: u64,
-    rate: u64,
-    was_busy: bool,
-    /// Bytes per second that no drain of the leg can pass; zero when unknown.
-    at_most: u64,
-    /// The leg has lost sight of a write: how fast it pays meanwhile says nothing of its speed.
-    doubtful: bool,
-}
-
-impl DrainRate {
-    pub(crate) fn add(&mut self, bytes: u64) {
-        self.bytes += bytes;
-    }
-
-    /// `busy`: it answers and owes. A window that was not busy throughout says nothing.
-    /// `at_most`: bytes per second that the leg cannot pass, zero when unknown.
-    pub(crate) fn refresh(&mut self, now: Instant, busy: bool, at_most: u64) {
-        self.at_most = at_most;
-        if !busy || !self.was_busy {
-            let none = DrainRate::default();
-            *self = DrainRate { window_start: now, was_busy: busy, at_most, ..none };
-            return;
-        }
-        let elapsed = now.since(self.window_start);
-        if elapsed < 400 * MILLISECOND {
-            return;
-        }
-        let rate = (u128::from(self.bytes) * u128::from(SECOND) / u128::from(elapsed)) as u64;
-        self.rate = if self.rate == 0 { rate } else { (self.rate * 3 + rate) / 4 };
-        self.window_start = now;
-        self.bytes = 0;
-    }
-
-    /// Says whether what the leg pays at present says something of its speed.
-    pub(crate) fn doubt(&mut self, doubtful: bool) {
-        self.doubtful = doubtful;
-    }
-
-    /// Bytes per second: as measured, or before that at most; zero when unknown.
-    pub(crate) fn bytes_per_second(&self) -> u64 {
-        if self.doubtful {
-            0
-        } else if self.rate == 0 {
-            self.at_most
-        } else {
-            self.rate
-        }
-    }
-}
-
 impl Leg {
     pub(crate) fn new(index: LegIndex, settings: &Settings, present: bool) -> Leg {
         // Beside the debts that have been acknowledged there is room for every operation that
@@ -402,24 +317,7 @@ impl Leg {
             lagging: false,
             slow_since: None,
             debts: Debts::new(debts_max),
-            held: Vec::with_capacity(if present {
-                2 * Window::most(settings) as usize + 64
-            } else {
-                0
-            }),
-            reads_in_flight: 0,
-            writes_in_flight: 0,
-            write_payload: 0,
-            drain_reads: 0,
-            compares: 0,
-            drain_read_payload: 0,
-            sieves: 0,
-            sieves_after: Instant(0),
-            own_sieves_after: Instant(0),
-            acknowledged_in_flight: 0,
-            carrying: 0,
-            carried: Lacked::default(),
-            rebuild_in_flight: 0,
+            load: Load::new(if present { 2 * Window::most(settings) as usize + 64 } else { 0 }),
             next_scan: Instant::NEVER,
             scan_was_late: false,
             stamps: Stamps::new(0),
@@ -435,10 +333,7 @@ impl Leg {
             lates: 0,
             heard: [(Instant(0), Instant(0)); 2],
             lost_sight: None,
-            drain_cursor: 0,
-            pressing_paid: 0,
-            region_taken_up: Instant(0),
-            rebuilding: 0,
+            draining: Draining::default(),
             failing: Failing::default(),
             drain_rate: DrainRate::default(),
             window: Window::new(settings),
@@ -464,61 +359,6 @@ impl Leg {
     /// It answers, and has done so for longer than its probation.
     pub(crate) fn is_trusted(&self, now: Instant) -> bool {
         self.answers() && now >= self.probation_until
-    }
-
-    /// Acknowledged sectors go in flight; a rebuild's are no exposure.
-    pub(crate) fn count_in_flight(&mut self, since: Since, sectors: u64) {
-        *self.in_flight_since(since) += sectors;
-    }
-
-    /// They have landed, or not.
-    pub(crate) fn uncount_in_flight(&mut self, since: Since, sectors: u64) {
-        *self.in_flight_since(since) -= sectors;
-    }
-
-    fn in_flight_since(&mut self, since: Since) -> &mut u64 {
-        if since.is_rebuild() {
-            &mut self.rebuild_in_flight
-        } else {
-            &mut self.acknowledged_in_flight
-        }
-    }
-
-    pub(crate) fn hold(&mut self, extent: Extent, io: u32) {
-        debug_assert!(!self.is_held(extent), "overlapping writes in flight on one leg");
-        self.held.push((extent, io));
-    }
-
-    pub(crate) fn unhold(&mut self, io: u32) {
-        if let Some(at) = self.held.iter().position(|(_, holder)| *holder == io) {
-            self.held.swap_remove(at);
-        }
-    }
-
-    /// Whether a write of so many sectors may be sent now: any, if none is under way.
-    pub(crate) fn has_window_for(&self, sectors: u64, settings: &Settings) -> bool {
-        let bytes = (self.write_payload + sectors) * SECTOR_BYTES;
-        self.writes_in_flight < self.window.size()
-            && (self.write_payload == 0 || bytes <= settings.leg_window_bytes)
-    }
-
-    pub(crate) fn is_held(&self, extent: Extent) -> bool {
-        self.held.iter().any(|(held, _)| held.overlaps(extent))
-    }
-
-    /// Where the first held range that overlaps `extent` begins (clamped to it).
-    pub(crate) fn first_held(&self, extent: Extent) -> Option<u64> {
-        self.held
-            .iter()
-            .filter(|(held, _)| held.overlaps(extent))
-            .map(|(held, _)| held.start.max(extent.start))
-            .min()
-    }
-
-    /// Where the range that holds `sector` ends.
-    pub(crate) fn held_until(&self, sector: u64) -> Option<u64> {
-        let one = Extent::new(sector, 1);
-        self.held.iter().filter(|(held, _)| held.overlaps(one)).map(|(held, _)| held.end).max()
     }
 
     fn history(&self, class: Class, sectors: u64) -> &History {
@@ -620,6 +460,12 @@ impl Leg {
         self.histories[0][large].fade();
     }
 
+    /// Returns true if a write of so many sectors may be sent now: any, if none is in flight.
+    pub(crate) fn has_window_for(&self, sectors: u64, settings: &Settings) -> bool {
+        self.load.writes() < self.window.size()
+            && self.load.has_room_for(sectors, settings.leg_window_bytes)
+    }
+
     /// How long an I/O of this kind may take before the leg counts as frozen.
     pub(crate) fn wait_limit(&self, class: Class, sectors: u64) -> u64 {
         self.history(class, sectors).limit
@@ -638,7 +484,7 @@ impl Leg {
     /// Expected latency of a read sent now, nanoseconds.
     pub(crate) fn expected_read(&self, sectors: u64) -> u64 {
         let average = self.history(Class::Read, sectors).average;
-        let queued = u64::from(self.reads_in_flight) + u64::from(self.writes_in_flight) / 2;
+        let queued = u64::from(self.load.reads()) + u64::from(self.load.writes()) / 2;
         // Latencies are measured under queueing already; weigh the queue at a quarter.
         average.saturating_mul(4 + queued) / 4
     }

@@ -422,10 +422,9 @@ impl<B: Buffers> Engine<B> {
                     || leg.is_in()
                         && leg.answers()
                         && leg.debts.is_empty()
-                        && leg.writes_in_flight == 0
-                        && leg.drain_reads == 0
+                        && leg.load.is_idle()
                         && self.regions.stale_count(leg.index) == 0
-                        && leg.rebuilding == 0
+                        && leg.draining.rebuilding() == 0
                         && self.regions.healing_count(leg.index) == 0
             })
     }

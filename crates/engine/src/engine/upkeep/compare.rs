@@ -30,19 +30,15 @@ impl<B: Buffers> Engine<B> {
         let source = Self::at(BufferAt { buffer, offset: 0 });
         let slot = self.start_io(Io::new(leg as u8, purpose, extent, source), LegOperation::Read);
         let state = &mut self.legs[leg];
-        state.hold(extent, slot);
-        state.drain_reads += 1;
-        state.drain_read_payload += 2 * extent.sectors();
-        state.compares += 1;
+        state.load.hold(extent, slot);
+        state.load.begin_compare(extent.sectors());
         true
     }
 
     fn end_compare(&mut self, slot: u32, io: &Io) {
         let state = &mut self.legs[usize::from(io.leg)];
-        state.unhold(slot);
-        state.drain_reads -= 1;
-        state.drain_read_payload -= 2 * io.extent.sectors();
-        state.compares -= 1;
+        state.load.unhold(slot);
+        state.load.end_compare(io.extent.sectors());
     }
 
     /// Both have been read: writes what differs.
@@ -71,7 +67,7 @@ impl<B: Buffers> Engine<B> {
             self.owe_again(leg, io.extent, since, false);
         } else if let Some(part) = differing {
             self.marks.add(Mark::ComparedDiffers);
-            self.legs[leg].uncount_in_flight(since, io.extent.sectors() - part.sectors());
+            self.legs[leg].load.uncount_in_flight(since, io.extent.sectors() - part.sectors());
             let newest = Self::at(reference).skip(part.start - io.extent.start);
             let source = self.zeros_or(leg, &Io::new(io.leg, Purpose::Abandoned, part, newest));
             let none = crate::engine::state::slab::Key::NONE;
@@ -122,7 +118,7 @@ impl<B: Buffers> Engine<B> {
         self.regions.note_done(record, leg, stamp);
         self.note_given(record, leg, extent);
         self.regions.note_acknowledged(record, leg);
-        self.legs[leg].uncount_in_flight(since, extent.sectors());
+        self.legs[leg].load.uncount_in_flight(since, extent.sectors());
         self.regions.adjust_lacks(record, leg, -1);
         self.consider_complete(record, leg);
     }

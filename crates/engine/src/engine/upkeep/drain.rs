@@ -62,16 +62,17 @@ impl Yielding {
 
 /// Whether a debt can be paid now: not put off, and nothing overlapping in flight.
 fn can_go(leg: &Leg, debt: &Debt, now: Instant) -> bool {
-    debt.not_before <= now && (!leg.is_held(debt.extent) || planted::is(Planted::DrainOverZombie))
+    debt.not_before <= now
+        && (!leg.load.is_held(debt.extent) || planted::is(Planted::DrainOverZombie))
 }
 
 impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn pump_drain(&mut self, leg: usize) {
-        if self.legs[leg].writes_in_flight < self.drain_window(leg) {
+        if self.legs[leg].load.writes() < self.drain_window(leg) {
             self.take_up_regions(leg);
         }
         while self.ios.free_slots() > LEGS_MAX
-            && self.legs[leg].writes_in_flight < self.drain_window(leg)
+            && self.legs[leg].load.writes() < self.drain_window(leg)
             && self.legs[leg].has_window_for(0, &self.settings)
         {
             // Reads for it may be with a leg that stopped answering: they keep further reads
@@ -82,7 +83,7 @@ impl<B: Buffers> Engine<B> {
                 self.next_urgent(leg)
             };
             let Some(slot) = next else {
-                let waits = !self.legs[leg].debts.is_empty() && self.legs[leg].writes_in_flight > 0;
+                let waits = !self.legs[leg].debts.is_empty() && self.legs[leg].load.writes() > 0;
                 self.marks.add_if(waits, Mark::DrainHeld);
                 return;
             };
@@ -100,7 +101,7 @@ impl<B: Buffers> Engine<B> {
             return window;
         }
         // Those of comparisons are the drain's own.
-        let reads = state.reads_in_flight - state.compares;
+        let reads = state.load.reads_but_compares();
         if reads > 0 && planted::is(Planted::DrainYieldsToReads) {
             return 0;
         }
@@ -123,7 +124,7 @@ impl<B: Buffers> Engine<B> {
         let in_use = self.requests.len() > 0 || self.yielding.is_in_use(self.clock.now());
         let is_needed = in_use && !self.another_answers(leg);
         !is_needed
-            || self.legs[leg].writes_in_flight < self.background_window(leg)
+            || self.legs[leg].load.writes() < self.background_window(leg)
             || planted::is(Planted::DrainFillsWindow)
     }
 
@@ -134,15 +135,14 @@ impl<B: Buffers> Engine<B> {
         state.answers()
             && state.probation_until <= self.clock.now()
             && !state.debts.is_empty()
-            && state.writes_in_flight >= self.drain_window(leg)
+            && state.load.writes() >= self.drain_window(leg)
     }
 
     /// Whether, beside what is under way for the leg, more may be read for it.
     fn has_room_to_read(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
-        let payload = state.write_payload + state.drain_read_payload;
-        state.writes_in_flight + state.drain_reads < self.drain_window(leg)
-            && payload * SECTOR_BYTES < self.settings.leg_window_bytes
+        let (in_hand, bytes) = state.load.in_hand();
+        in_hand < self.drain_window(leg) && bytes < self.settings.leg_window_bytes
     }
 
     /// Turns regions owed as a whole into exact debts, where the sweep stands, enough to keep
@@ -160,15 +160,17 @@ impl<B: Buffers> Engine<B> {
                 false => state.debts.payable_rebuild_bytes(),
             };
             if self.regions.stale_count(index) == 0
-                || state.rebuilding > 0 && payable >= enough
+                || state.draining.rebuilding() > 0 && payable >= enough
                 || !state.debts.has_room(self.settings.limits.region_pieces)
             {
                 return;
             }
             let pressed = self.pressure_permille() >= PRESSED_PERMILLE;
             let waits_alone = payable == 0 && state.debts.rebuild_bytes() > 0;
-            let under_way = state.rebuilding > 0 && (!waits_alone || state.rebuild_in_flight > 0);
-            if pressed && (under_way || self.clock.now() < state.region_taken_up + REGION_INTERVAL)
+            let under_way =
+                state.draining.rebuilding() > 0 && (!waits_alone || state.load.rebuild() > 0);
+            if pressed
+                && (under_way || state.draining.took_up_within(REGION_INTERVAL, self.clock.now()))
             {
                 return;
             }
@@ -178,7 +180,7 @@ impl<B: Buffers> Engine<B> {
             // not yet acknowledged were not sent to this leg: they are in the debt, which is
             // read from a fresh leg after they are on it.
             let extent = self.regions.extent(region);
-            self.legs[leg].region_taken_up = self.clock.now();
+            self.legs[leg].draining.note_taken_up(self.clock.now());
             self.begin_rebuilding(leg, record);
             self.regions.clear_stale(index, region);
             let mut debt = Debt::new(extent, Source::Leg, Since::REBUILD, Key::NONE);
@@ -199,7 +201,7 @@ impl<B: Buffers> Engine<B> {
         if waited_for.is_some() {
             return waited_for;
         }
-        let mut from = self.regions.of_sector(self.legs[leg].drain_cursor);
+        let mut from = self.regions.of_sector(self.legs[leg].draining.cursor());
         for _ in 0..self.settings.limits.sweep_skips {
             let next = self.regions.next_stale(index, from);
             let region = next.or_else(|| self.regions.next_stale(index, 0))?;
@@ -208,7 +210,9 @@ impl<B: Buffers> Engine<B> {
             }
             from = region + 1;
         }
-        self.legs[leg].drain_cursor = self.regions.extent(from.min(self.regions.count() - 1)).start;
+        self.legs[leg]
+            .draining
+            .go_on_from(self.regions.extent(from.min(self.regions.count() - 1)).start);
         None
     }
 
@@ -229,14 +233,14 @@ impl<B: Buffers> Engine<B> {
 
     pub(in crate::engine) fn begin_rebuilding(&mut self, leg: usize, record: u32) {
         if self.regions.set_rebuilding(record, leg, true) {
-            self.legs[leg].rebuilding += 1;
+            self.legs[leg].draining.begin_rebuilding();
         }
     }
 
     /// A region is no longer being rebuilt for a leg: it is complete, or owed whole again.
     pub(in crate::engine) fn end_rebuilding(&mut self, leg: usize, record: u32) {
         if self.regions.set_rebuilding(record, leg, false) {
-            self.legs[leg].rebuilding -= 1;
+            self.legs[leg].draining.end_rebuilding();
         }
     }
 
@@ -269,13 +273,8 @@ impl<B: Buffers> Engine<B> {
         let old = self.next_old(leg);
         let starves = planted::is(Planted::OldDebtsStarve);
         if let (Some(pressing), Some((old, share)), false) = (pressing, old, starves) {
-            let state = &mut self.legs[leg];
-            state.pressing_paid += 1;
-            if state.pressing_paid < share {
-                return Some(pressing);
-            }
-            state.pressing_paid = 0;
-            return Some(old);
+            let is_turn = self.legs[leg].draining.is_turn_of_old(share);
+            return Some(if is_turn { old } else { pressing });
         }
         pressing.or(old.map(|(slot, _)| slot)).or_else(|| self.next_in_order(leg))
     }
@@ -285,7 +284,7 @@ impl<B: Buffers> Engine<B> {
     fn next_in_order(&mut self, leg: usize) -> Option<u32> {
         let state = &self.legs[leg];
         let looked_at = state.debts.len().min(2 * self.settings.limits.sweep_skips);
-        let mut at = state.drain_cursor;
+        let mut at = state.draining.cursor();
         for _ in 0..looked_at {
             let (slot, debt) =
                 state.debts.first_after(at).or_else(|| state.debts.first_after(0))?;
@@ -294,7 +293,7 @@ impl<B: Buffers> Engine<B> {
             }
             at = debt.extent.end;
         }
-        self.legs[leg].drain_cursor = at;
+        self.legs[leg].draining.go_on_from(at);
         None
     }
 
@@ -346,7 +345,7 @@ impl<B: Buffers> Engine<B> {
     fn pay(&mut self, leg: usize, slot: u32) -> bool {
         let Some((_, first)) = self.legs[leg].debts.by_slot(slot) else { return false };
         if !first.is_acknowledged() {
-            self.legs[leg].drain_cursor = first.extent.end;
+            self.legs[leg].draining.go_on_from(first.extent.end);
             let debt = self.legs[leg].debts.take(slot);
             let key = debt.operation;
             let index = LegIndex(leg as u8);
@@ -369,14 +368,14 @@ impl<B: Buffers> Engine<B> {
     }
 
     pub(super) fn count_drain(&mut self, leg: usize, since: Since, sectors: u64) {
-        self.legs[leg].count_in_flight(since, sectors);
+        self.legs[leg].load.count_in_flight(since, sectors);
         self.legs[leg].counters.drain_ios += 1;
     }
 
     /// Pays a debt that has its data, together with those that follow without a gap.
     fn pay_from_copy(&mut self, leg: usize, slot: u32) -> bool {
         let Some((_, first)) = self.legs[leg].debts.by_slot(slot) else { return false };
-        self.legs[leg].drain_cursor = first.extent.end;
+        self.legs[leg].draining.go_on_from(first.extent.end);
         let limit = u64::from(self.settings.drain_bytes) / SECTOR_BYTES;
         let run = self.run_after(leg, &first, limit);
         let region = self.regions.of_sector(first.extent.start);
@@ -435,7 +434,7 @@ impl<B: Buffers> Engine<B> {
                 && matches!(next.source, Source::Buffer(_))
                 && next.not_before <= self.clock.now()
                 && next.extent.end - run.start <= limit
-                && !self.legs[leg].is_held(next.extent);
+                && !self.legs[leg].load.is_held(next.extent);
             if !joins {
                 break;
             }
@@ -482,7 +481,7 @@ impl<B: Buffers> Engine<B> {
             return false;
         }
         // Only now: what was put off is no place to sweep on from.
-        self.legs[leg].drain_cursor = first.extent.end;
+        self.legs[leg].draining.go_on_from(first.extent.end);
         let record = self.regions.slot(region).expect("a region with debts has a record");
         let (debt, split) = self.legs[leg].debts.take_front(slot, sectors, &mut self.buffers);
         self.regions.adjust_lacks(record, leg, i32::from(split));
@@ -499,10 +498,9 @@ impl<B: Buffers> Engine<B> {
         let io = Io::new(from as u8, purpose, debt.extent, data);
         let read = self.start_io(io, LegOperation::Read);
         if !planted::is(Planted::DrainOverDirectWrite) {
-            self.legs[leg].hold(debt.extent, read);
+            self.legs[leg].load.hold(debt.extent, read);
         }
-        self.legs[leg].drain_reads += 1;
-        self.legs[leg].drain_read_payload += io.payload_sectors();
+        self.legs[leg].load.begin_drain_read(io.payload_sectors());
         self.marks.add(Mark::DebtReadFromLeg);
         true
     }
@@ -580,7 +578,7 @@ impl<B: Buffers> Engine<B> {
         io.source.release(&mut self.buffers);
         match result {
             Err(LegError::Media | LegError::Other) if means_something => {
-                self.legs[leg].uncount_in_flight(since, io.extent.sectors());
+                self.legs[leg].load.uncount_in_flight(since, io.extent.sectors());
                 self.owe_unread(leg, io.extent, since, repair, tries);
             }
             _ => self.owe_again(leg, io.extent, since, repair),
@@ -617,7 +615,7 @@ impl<B: Buffers> Engine<B> {
             result.is_ok()
                 && state.is_member()
                 && state.answers()
-                && !state.is_held(io.extent)
+                && !state.load.is_held(io.extent)
                 && self.ios.free_slots() > 1
         }) else {
             io.source.release(&mut self.buffers);
@@ -632,15 +630,14 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn end_drain_read(&mut self, slot: u32, io: &Io, leg: usize) {
-        self.legs[leg].unhold(slot);
-        self.legs[leg].drain_reads -= 1;
-        self.legs[leg].drain_read_payload -= io.payload_sectors();
+        self.legs[leg].load.unhold(slot);
+        self.legs[leg].load.end_drain_read(io.payload_sectors());
     }
 
     /// Owes a leg again what was being read for it, without a copy and beneath anything newer;
     /// nothing if it owes the whole region by now.
     pub(super) fn owe_again(&mut self, leg: usize, extent: Extent, since: Since, repair: bool) {
-        self.legs[leg].uncount_in_flight(since, extent.sectors());
+        self.legs[leg].load.uncount_in_flight(since, extent.sectors());
         let region = self.regions.of_sector(extent.start);
         if self.regions.is_stale(LegIndex(leg as u8), region) || !self.legs[leg].is_member() {
             self.marks.add(Mark::DrainReadVoid);

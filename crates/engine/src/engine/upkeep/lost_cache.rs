@@ -299,7 +299,7 @@ impl<B: Buffers> Engine<B> {
             {
                 continue;
             }
-            if state.held_until(extent.start).is_some() {
+            if state.load.held_until(extent.start).is_some() {
                 return None;
             }
             let (_, owed) = state.debts.overlapping(Extent::new(extent.start, 1))?;
@@ -440,7 +440,7 @@ impl<B: Buffers> Engine<B> {
                 }
                 rest.end = lost.start;
             }
-            if let Some(until) = self.legs[leg].held_until(at) {
+            if let Some(until) = self.legs[leg].load.held_until(at) {
                 // What is in flight there comes after it; beneath it nothing else is newer.
                 at = until;
                 continue;
@@ -450,7 +450,7 @@ impl<B: Buffers> Engine<B> {
                 at = owed.end;
                 continue;
             }
-            let held = self.legs[leg].first_held(rest);
+            let held = self.legs[leg].load.first_held(rest);
             let end =
                 rest.end.min(owed.map_or(u64::MAX, |o| o.start)).min(held.unwrap_or(u64::MAX));
             let found = self.elsewhere_than(index.bit(), Extent { start: at, end });
@@ -525,7 +525,7 @@ impl<B: Buffers> Engine<B> {
         let begins_or_ends = |begin: u64, end: u64| if begin > extent.start { begin } else { end };
         let debt = state.debts.overlapping(extent).map(|(_, debt)| debt.extent);
         let of_debt = debt.map(|debt| begins_or_ends(debt.start, debt.end));
-        let of_held = state.held_until(extent.start).or_else(|| state.first_held(extent));
+        let of_held = state.load.held_until(extent.start).or_else(|| state.load.first_held(extent));
         let of_debt =
             of_debt.filter(|_| of_held.is_none() || !planted::is(Planted::CopyOverlooked));
         [of_debt, of_held].into_iter().flatten().fold(extent.end, u64::min)

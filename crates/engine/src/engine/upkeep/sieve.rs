@@ -86,7 +86,7 @@ impl<B: Buffers> Engine<B> {
     /// and false if it has to wait until the leg they are read from has time for it.
     pub(super) fn pay_sieved(&mut self, leg: usize, first: &Debt) -> Option<bool> {
         let state = &self.legs[leg];
-        if state.sieves >= self.settings.limits.sieves || !is_plain(first) {
+        if state.load.sieves() >= self.settings.limits.sieves || !is_plain(first) {
             return None;
         }
         let lot = self.lot_from_fresh(leg, first).or_else(|| self.lot_from_own(leg, first));
@@ -96,21 +96,20 @@ impl<B: Buffers> Engine<B> {
             return Some(false);
         }
         let buffer = self.buffers.allocate(lot.extent.sectors() as u32)?;
-        self.legs[leg].drain_cursor = lot.extent.end;
+        self.legs[leg].draining.go_on_from(lot.extent.end);
         let purpose = Purpose::Sieve { target: leg as u8, started: self.clock.now() };
         let data = Self::at(BufferAt { buffer, offset: 0 });
         let io = Io::new(from as u8, purpose, lot.extent, data);
         let read = self.start_io(io, LegOperation::Read);
-        self.legs[leg].hold(lot.extent, read);
-        self.legs[leg].drain_reads += 1;
-        self.legs[leg].drain_read_payload += io.payload_sectors();
-        self.legs[leg].sieves += 1;
+        self.legs[leg].load.hold(lot.extent, read);
+        self.legs[leg].load.begin_drain_read(io.payload_sectors());
+        self.legs[leg].load.begin_sieve();
         Some(true)
     }
 
     /// Debts that a fresh leg can read fast, and that leg.
     fn lot_from_fresh(&self, leg: usize, first: &Debt) -> Option<(Lot, usize)> {
-        if self.clock.now() < self.legs[leg].sieves_after {
+        if !self.legs[leg].draining.may_sieve(self.clock.now()) {
             return None;
         }
         let lot = self.lot_after(leg, first, is_plain)?;
@@ -123,7 +122,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Debts with copies, so many that reading the gaps from the leg itself pays.
     fn lot_from_own(&self, leg: usize, first: &Debt) -> Option<(Lot, usize)> {
-        if self.clock.now() < self.legs[leg].own_sieves_after || !has_copy(first) {
+        if !self.legs[leg].draining.may_sieve_itself(self.clock.now()) || !has_copy(first) {
             return None;
         }
         let lot = self.lot_after(leg, first, has_copy)?;
@@ -144,7 +143,7 @@ impl<B: Buffers> Engine<B> {
                 && next.extent.end - lot.extent.start <= limit
                 && next.not_before <= self.clock.now()
                 && joins_in(&next)
-                && !state.is_held(Extent { start: lot.extent.end, end: next.extent.end });
+                && !state.load.is_held(Extent { start: lot.extent.end, end: next.extent.end });
             if !joins {
                 break;
             }
@@ -185,10 +184,9 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn end_sieve(&mut self, slot: u32, leg: usize) {
-        self.legs[leg].unhold(slot);
-        self.legs[leg].drain_reads -= 1;
-        self.legs[leg].drain_read_payload -= self.ios[slot].payload_sectors();
-        self.legs[leg].sieves -= 1;
+        self.legs[leg].load.unhold(slot);
+        self.legs[leg].load.end_drain_read(self.ios[slot].payload_sectors());
+        self.legs[leg].load.end_sieve();
     }
 
     /// Gives up a sieve's read. A leg that is always late would have every further one given up as
@@ -208,10 +206,10 @@ impl<B: Buffers> Engine<B> {
         let (is_own, both) = (usize::from(io.leg) == leg, planted::is(Planted::SilenceStopsSieves));
         let until = self.clock.now() + PAUSE;
         if is_own || both {
-            self.legs[leg].own_sieves_after = until;
+            self.legs[leg].draining.pause_own_sieves(until);
         }
         if !is_own || both {
-            self.legs[leg].sieves_after = until;
+            self.legs[leg].draining.pause_sieves(until);
         }
     }
 
@@ -258,7 +256,9 @@ impl<B: Buffers> Engine<B> {
         let (key, extent) = (Key::NONE, lot.extent);
         let slot = self.start_write(leg, extent, source, key, false, lot.since, true, false);
         self.ios.note_gaps(slot, lot.gaps() as u32);
-        self.legs[leg].sieves += u32::from(lot.gaps() > 0);
+        if lot.gaps() > 0 {
+            self.legs[leg].load.begin_sieve();
+        }
         true
     }
 }
