@@ -138,6 +138,14 @@ def test_a_freeze_is_an_event_history_and_a_hidden_stall_that_outlive_a_kill(
     assert "no leg owes anything" in stopped["text"] or "still owe" in stopped["text"]
     assert events(volume, "started")[-1]["values"]["unclean"] is False
 
+    before = events(volume)
+    assert "went on for" in volume.command("upgrade")
+    wait_until("it is told of", lambda: bool(events(volume, "upgraded")))
+    assert events(volume)[: len(before)] == before, "an upgrade forgets nothing"
+    kept = history(volume)
+    assert sum(value or 0 for value in kept["legs"][1]["frozen_permille"]) >= sum(frozen_permille)
+    assert volume.status()["hidden"]["total_ns"] >= hidden["total_ns"]
+
 
 def test_a_freeze_shorter_than_a_snapshot_is_seen(sandbox: Sandbox) -> None:
     volume = Volume.on_files(sandbox, SIZE, inject=True, options=STAYS_IN)

@@ -42,7 +42,7 @@ use report::Counters;
 use state::clock::Clock;
 use state::debt::Source;
 use state::in_flight::{InFlight, Purpose};
-use state::leg::{Leg, Stamps};
+use state::leg::Leg;
 use state::legs::Legs;
 use state::lost_list::LostList;
 use state::operations::Operations;
@@ -140,12 +140,8 @@ impl<B: Buffers> Engine<B> {
         );
         let legs = (0..LEGS_MAX)
             .map(|l| {
-                let mut leg = Leg::new(LegIndex(l as u8), &settings, traits[l].present);
-                leg.fast_zeroes = traits[l].fast_zeroes;
-                leg.thin = traits[l].thin;
-                leg.membership = opening.superblock.legs[l].state;
-                leg.stamps = Stamps::new(BEFORE_OPEN);
-                leg
+                let leg = Leg::new(LegIndex(l as u8), &settings, traits[l].present);
+                leg.known(&traits[l], opening.superblock.legs[l].state, BEFORE_OPEN)
             })
             .collect();
         let mut engine = Engine {
@@ -273,7 +269,7 @@ impl<B: Buffers> Engine<B> {
             if self.is_quiescent() { Instant::NEVER } else { self.clock.next_tick() };
         for leg in self.legs.in_use() {
             if self.ios.any_on(leg.index.index()) {
-                deadline = deadline.min(leg.next_scan);
+                deadline = deadline.min(leg.watch.next_look());
             }
         }
         deadline.min(self.throttle_deadline()).min(self.timed_deadline())

@@ -23,8 +23,8 @@ impl<B: Buffers> Engine<B> {
         );
         debug_assert!(
             self.legs.unused().iter().all(|leg| {
-                leg.membership == Membership::Empty
-                    && leg.health == Health::Absent
+                leg.membership() == Membership::Empty
+                    && leg.watch.health() == Health::Absent
                     && !self.ios.any_on(leg.index.index())
                     && leg.debts.is_empty()
             }),

@@ -151,49 +151,50 @@ impl<B: Buffers> Engine<B> {
             + (state.load.rebuild() + state.load.carried().rebuild) * SECTOR_BYTES;
         let exact = self.lacked_bytes(leg);
         let in_flight = self.ios.on(leg).count() as u32;
-        let (leg_state, out_reason) = match (state.membership, state.health) {
+        let (leg_state, out_reason) = match (state.membership(), state.watch.health()) {
             (Membership::Empty, _) => (LegState::Empty, None),
             (Membership::Out(reason), _) => (LegState::Out, Some(reason)),
             (_, Health::Absent | Health::Gone { .. }) => (LegState::Gone, None),
             (_, Health::Frozen { .. }) => (LegState::Frozen, None),
-            _ if state.lagging || owed_regions > 0 => (LegState::Lagging, None),
+            _ if state.is_lagging() || owed_regions > 0 => (LegState::Lagging, None),
             _ => (LegState::Healthy, None),
         };
-        let frozen_now = match state.health {
+        let frozen_now = match state.watch.health() {
             Health::Frozen { since } => now.since(since),
             _ => 0,
         };
         LegStatus {
             leg: index.0,
             state: leg_state,
-            slow: state.is_slow(),
+            slow: state.pace.is_slow(),
             out_reason,
             owed_bytes: exact + owed_regions,
             owed_region_bytes: owed_regions,
             owed_age: state.debts.oldest_since().map_or(0, |since| now.since(since)),
             in_flight,
-            write_wait_limit: state.wait_limit(Class::Write, USUAL_SECTORS),
-            read_wait_limit: state.wait_limit(Class::Read, USUAL_SECTORS),
+            write_wait_limit: state.pace.wait_limit(Class::Write, USUAL_SECTORS),
+            read_wait_limit: state.pace.wait_limit(Class::Read, USUAL_SECTORS),
             longest_wait_limit: [Class::Read, Class::Write]
                 .into_iter()
                 .flat_map(|class| {
-                    [USUAL_SECTORS, LARGE_SECTORS].map(|sectors| state.wait_limit(class, sectors))
+                    [USUAL_SECTORS, LARGE_SECTORS]
+                        .map(|sectors| state.pace.wait_limit(class, sectors))
                 })
                 .max()
                 .unwrap_or(0),
-            reads: state.totals(Class::Read),
-            writes: state.totals(Class::Write),
-            flushes: state.totals(Class::Flush),
-            read_bytes: state.counters.read_bytes,
-            written_bytes: state.counters.written_bytes,
-            freezes: state.counters.freezes,
-            frozen_time: state.counters.frozen_time + frozen_now,
-            longest_freeze: state.counters.longest_freeze.max(frozen_now),
-            drain_ios: state.counters.drain_ios,
-            drained_bytes: state.counters.drained_bytes,
-            compared_bytes: state.counters.compared_bytes,
-            metadata_writes: state.counters.metadata_writes,
-            errors: state.counters.errors,
+            reads: state.pace.totals(Class::Read),
+            writes: state.pace.totals(Class::Write),
+            flushes: state.pace.totals(Class::Flush),
+            read_bytes: state.counters().read_bytes,
+            written_bytes: state.counters().written_bytes,
+            freezes: state.counters().freezes,
+            frozen_time: state.counters().frozen_time + frozen_now,
+            longest_freeze: state.counters().longest_freeze.max(frozen_now),
+            drain_ios: state.counters().drain_ios,
+            drained_bytes: state.counters().drained_bytes,
+            compared_bytes: state.counters().compared_bytes,
+            metadata_writes: state.counters().metadata_writes,
+            errors: state.counters().errors,
             authority_regions: self.regions.authority_count(index),
         }
     }

@@ -50,7 +50,7 @@ impl<B: Buffers> Engine<B> {
         self.may_change(leg)?;
         let old = &self.legs[leg.index()];
         let idle = !self.ios.any_on(leg.index());
-        if old.is_in() || old.is_member() && old.health != Health::Absent || !idle {
+        if old.is_in() || old.is_member() && old.watch.health() != Health::Absent || !idle {
             return Err(CommandError::SlotInUse);
         }
         if old.load.is_read_for() {
@@ -59,10 +59,8 @@ impl<B: Buffers> Engine<B> {
         }
         self.forget_leg(leg.index());
         let epoch = self.volume.join(leg, id, traits.description);
-        let mut fresh = Leg::new(leg, &self.settings, true);
-        fresh.membership = Membership::Out(OutReason::Joining);
-        fresh.fast_zeroes = traits.fast_zeroes;
-        fresh.thin = traits.thin;
+        let membership = Membership::Out(OutReason::Joining);
+        let fresh = Leg::new(leg, &self.settings, true).known(&traits, membership, 0);
         self.legs.seat(fresh);
         self.regions.add_leg(leg, epoch);
         self.begin_change(leg, ChangeKind::Join, Some(token));
@@ -85,8 +83,8 @@ impl<B: Buffers> Engine<B> {
         }
         self.forget_leg(leg.index());
         self.volume.remove(leg);
-        self.legs[leg.index()].membership = Membership::Empty;
-        self.legs[leg.index()].health = Health::Absent;
+        self.legs[leg.index()].mark(Membership::Empty);
+        self.legs[leg.index()].watch.leave();
         self.regions.drop_leg(leg);
         self.begin_change(leg, ChangeKind::Remove, Some(token));
         Ok(())

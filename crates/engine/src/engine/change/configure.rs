@@ -39,10 +39,10 @@ impl<B: Buffers> Engine<B> {
         self.settings = InForce(settings);
         for leg in self.legs.slots() {
             let state = &mut self.legs[leg];
-            state.refresh_limits(&settings);
+            state.pace.refresh_limits(&settings);
             if self.ios.any_on(leg) {
                 // Its next look was set by the wait limits from before.
-                state.next_scan = state.next_scan.min(self.clock.now());
+                state.watch.look_by(self.clock.now());
             }
         }
         self.revisits.look_at_all();

@@ -85,9 +85,7 @@ impl<B: Buffers> Engine<B> {
             return false;
         }
         // It decides nothing any more, so nobody would wait for it: what it alone has is lost.
-        if let Health::Frozen { since } | Health::Gone { since, .. } = self.legs[leg].health {
-            self.legs[leg].health = Health::Gone { since, removed: true };
-        }
+        self.legs[leg].watch.give_up();
         self.give_up_authority(leg);
         true
     }
@@ -191,7 +189,7 @@ impl<B: Buffers> Engine<B> {
     /// Whether a leg that is being detached is silent and not yet given up: it is still to be
     /// made whole.
     fn is_briefly_silent(&self, leg: usize) -> bool {
-        match self.legs[leg].health {
+        match self.legs[leg].watch.health() {
             Health::Frozen { since } | Health::Gone { since, removed: false } => {
                 self.clock.now().since(since) < DETACH_PATIENCE
             }
@@ -202,7 +200,8 @@ impl<B: Buffers> Engine<B> {
     /// Whether every other leg that is in has been silent for longer than a detach waits.
     pub(super) fn others_are_silent(&self, leg: usize) -> bool {
         self.legs.that_are_in().filter(|other| other.index.index() != leg).all(|other| match other
-            .health
+            .watch
+            .health()
         {
             Health::Answering => false,
             Health::Absent => true,

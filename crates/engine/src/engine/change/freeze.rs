@@ -44,17 +44,16 @@ impl<B: Buffers> Engine<B> {
     /// Looks at every leg whose time has come.
     pub(in crate::engine) fn scan_legs(&mut self) {
         for leg in self.legs.slots() {
-            let state = &mut self.legs[leg];
+            let watch = &mut self.legs[leg].watch;
+            let (now, due) = (self.clock.now(), watch.next_look());
             if !self.ios.any_on(leg) {
-                state.next_scan = Instant::NEVER;
-            } else if self.clock.now() >= state.next_scan {
-                if self.clock.now().since(state.next_scan) > LATE_LOOP && !state.scan_was_late {
+                watch.look_at(Instant::NEVER);
+            } else if now >= due {
+                if now.since(due) > LATE_LOOP && watch.put_off_look(now + LATE_GRACE) {
                     self.marks.add(Mark::LoopLate);
-                    state.scan_was_late = true;
-                    state.next_scan = self.clock.now() + LATE_GRACE;
                     continue;
                 }
-                self.legs[leg].scan_was_late = false;
+                watch.begin_look();
                 self.scan_leg(leg);
             }
         }
@@ -79,7 +78,7 @@ impl<B: Buffers> Engine<B> {
                 _ => Class::Read,
             };
             let sectors = io.extent.sectors();
-            let limit = self.legs[leg].wait_limit(class, sectors);
+            let limit = self.legs[leg].pace.wait_limit(class, sectors);
             let age = self.clock.now().since(io.submitted);
             let first = self.first_look(leg, class, sectors);
             let late = self.hand_over_after(leg, class, sectors);
@@ -102,7 +101,7 @@ impl<B: Buffers> Engine<B> {
             }
             following = self.ios.after(at);
         }
-        if let (Some((since, limit)), Health::Answering) = (frozen, self.legs[leg].health) {
+        if let (Some((since, limit)), Health::Answering) = (frozen, self.legs[leg].watch.health()) {
             next = next.min(self.clock.now() + limit);
             if self.another_answers(leg) {
                 self.freeze(leg, since, limit);
@@ -111,7 +110,7 @@ impl<B: Buffers> Engine<B> {
         if flush_ahead {
             self.prepare_successor(leg);
         }
-        self.legs[leg].next_scan = next;
+        self.legs[leg].watch.look_at(next);
     }
 
     /// Returns the age at which an I/O is looked at first, nanoseconds: to hedge a read, to prepare
@@ -119,7 +118,7 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn first_look(&self, leg: usize, class: Class, sectors: u64) -> u64 {
         let late = self.hand_over_after(leg, class, sectors);
         match class {
-            Class::Read => late.min(self.legs[leg].hedge_delay(sectors)),
+            Class::Read => late.min(self.legs[leg].pace.hedge_delay(sectors)),
             Class::Write => late / 2,
             Class::Flush => late,
         }
@@ -134,9 +133,9 @@ impl<B: Buffers> Engine<B> {
         if others().any(|other| other.is_trusted(self.clock.now())) {
             return Patience { times: 1, longest: 0, review: Instant::NEVER };
         }
-        let strikes = others().map(|other| other.strikes).min().unwrap_or(0);
-        let review = others().map(|other| other.probation_until).min();
-        let late = others().map(|other| other.last_freeze).min().unwrap_or(0);
+        let strikes = others().map(|other| other.watch.strikes()).min().unwrap_or(0);
+        let review = others().map(|other| other.watch.probation_until()).min();
+        let late = others().map(|other| other.watch.last_freeze()).min().unwrap_or(0);
         Patience {
             times: 1 << strikes.min(STRIKES_MAX),
             longest: late.saturating_mul(LATE_TIMES),
@@ -160,7 +159,7 @@ impl<B: Buffers> Engine<B> {
             .legs
             .that_are_in()
             .filter(|other| other.index != index && other.is_trusted(self.clock.now()))
-            .min_by_key(|other| (other.is_slow(), other.rank()))
+            .min_by_key(|other| (other.pace.is_slow(), other.rank()))
             .map(|other| other.index);
         if let Some(next) = next {
             self.marks.add(Mark::SuccessorFlushed);
@@ -172,9 +171,7 @@ impl<B: Buffers> Engine<B> {
     /// A leg stops answering: what waits for it goes on without it.
     fn freeze(&mut self, leg: usize, since: Instant, limit: u64) {
         let index = LegIndex(leg as u8);
-        self.legs[leg].health = Health::Frozen { since };
-        self.legs[leg].counters.freezes += 1;
-        self.legs[leg].strikes += 1;
+        self.legs[leg].freeze(since);
         self.marks.add(Mark::Frozen);
         self.outbox.notice(Notice::Frozen { leg: index, limit });
         self.leave_leg(leg);
@@ -203,21 +200,21 @@ impl<B: Buffers> Engine<B> {
 
     /// After a completion: a frozen leg with nothing overdue left in flight answers again.
     pub(in crate::engine) fn consider_thaw(&mut self, leg: usize) {
-        let Health::Frozen { since } = self.legs[leg].health else { return };
+        let Health::Frozen { since } = self.legs[leg].watch.health() else { return };
         for (at, io) in self.ios.on(leg) {
             let class = match io.purpose {
                 Purpose::Write { .. } => Class::Write,
                 Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
                 _ => Class::Read,
             };
-            let limit = self.legs[leg].wait_limit(class, io.extent.sectors());
+            let limit = self.legs[leg].pace.wait_limit(class, io.extent.sectors());
             if self.clock.now().since(io.submitted) >= limit && !self.has_lost_sight_of(at) {
                 return;
             }
         }
         let duration = self.legs[leg].thaw(since, self.clock.now());
-        self.marks.add_if(self.legs[leg].has_relapsed(), Mark::Relapsed);
-        self.legs[leg].next_scan = self.clock.now();
+        self.marks.add_if(self.legs[leg].watch.has_relapsed(), Mark::Relapsed);
+        self.legs[leg].watch.look_at(self.clock.now());
         self.outbox.notice(Notice::Thawed { leg: LegIndex(leg as u8), duration });
         self.after_return();
     }

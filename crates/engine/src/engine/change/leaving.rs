@@ -85,7 +85,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if the session of an authority has dropped with something that it had not flushed,
     /// and only this leg may have it when the authority turns out to have lost it.
     fn absent_authorities_depend_on(&self, leg: usize) -> bool {
-        let is_gone = |leg: &Leg| matches!(leg.health, Health::Gone { removed: false, .. });
+        let is_gone = |leg: &Leg| matches!(leg.watch.health(), Health::Gone { removed: false, .. });
         if self.is_removed(leg)
             || !self.legs.iter().any(is_gone)
             || planted::is(Planted::OutBesideAbsent)

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::command::CommandError;
 use crate::engine::Engine;
-use crate::engine::state::failing::{Failing, is_long};
+use crate::engine::state::failing::is_long;
 use crate::engine::state::leg::{Health, Leg};
 use crate::format::Membership;
 use crate::identifiers::{LEGS_MAX, LegIndex};
@@ -216,7 +216,7 @@ impl<B: Buffers> Engine<B> {
             return None;
         }
         let state = &self.legs[leg];
-        match state.health {
+        match state.watch.health() {
             Health::Gone { removed: true, .. } => Some(OutReason::Removed),
             _ if self.is_long_silent(leg) => Some(OutReason::Unresponsive),
             // It comes back time and again, and is of no use.
@@ -252,7 +252,7 @@ impl<B: Buffers> Engine<B> {
     fn has_drained(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
         let index = state.index;
-        matches!(state.membership, Membership::Out(reason) if reason != OutReason::Detached)
+        matches!(state.membership(), Membership::Out(reason) if reason != OutReason::Detached)
             && state.is_trusted(self.clock.now())
             && !state.failing.had_errors_of_late(self.clock.now())
             && state.debts.is_empty()
@@ -303,9 +303,9 @@ impl<B: Buffers> Engine<B> {
                     OutReason::WriteErrors => Mark::LegOutErrors,
                     _ => Mark::LegOut,
                 });
-                self.legs[leg].membership = Membership::Out(reason);
+                self.legs[leg].mark(Membership::Out(reason));
                 if reason == OutReason::Detached {
-                    self.legs[leg].health = Health::Absent;
+                    self.legs[leg].watch.leave();
                     self.detaching.end();
                 }
                 self.fold_debts(leg);
@@ -324,9 +324,7 @@ impl<B: Buffers> Engine<B> {
             ChangeKind::In if self.changes.is_going_out(change.leg) => {}
             ChangeKind::In => {
                 self.marks.add(Mark::LegIn);
-                self.legs[leg].membership = Membership::In;
-                // Nothing has failed for a while, and it lacks nothing.
-                self.legs[leg].failing = Failing::default();
+                self.legs[leg].come_in();
                 self.outbox.notice(Notice::In { leg: change.leg });
             }
             ChangeKind::Join => self.marks.add(Mark::LegJoined),

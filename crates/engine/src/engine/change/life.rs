@@ -123,8 +123,8 @@ impl<B: Buffers> Engine<B> {
     /// sequences alone could not tell the two apart.
     pub(in crate::engine) fn begin_open(&mut self) {
         let may_come_back = |leg: &Leg| {
-            leg.health == Health::Absent
-                && matches!(leg.membership, Membership::Out(reason) if reason != OutReason::Detached)
+            leg.watch.health() == Health::Absent
+                && matches!(leg.membership(), Membership::Out(reason) if reason != OutReason::Detached)
         };
         if self.legs.iter().any(may_come_back) {
             self.begin_generation();

@@ -9,15 +9,8 @@ use crate::planted::{self, Planted};
 
 impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn leg_gone(&mut self, leg: LegIndex, removed: bool) {
-        let state = &mut self.legs[leg.index()];
-        match state.health {
-            Health::Absent => return,
-            Health::Gone { since, .. } => state.health = Health::Gone { since, removed },
-            Health::Frozen { since } => {
-                state.thaw(since, self.clock.now());
-                state.health = Health::Gone { since: self.clock.now(), removed };
-            }
-            Health::Answering => state.health = Health::Gone { since: self.clock.now(), removed },
+        if !self.legs[leg.index()].lose_session(removed, self.clock.now()) {
+            return;
         }
         self.leave_leg(leg.index());
         self.count_session_without_superblock(leg);
@@ -34,7 +27,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     pub(in crate::engine) fn leg_back(&mut self, leg: LegIndex) {
-        if let Health::Gone { since, .. } = self.legs[leg.index()].health {
+        if let Health::Gone { since, .. } = self.legs[leg.index()].watch.health() {
             let state = &mut self.legs[leg.index()];
             state.thaw(since, self.clock.now());
             state.stamps.end_session();
@@ -56,12 +49,12 @@ impl<B: Buffers> Engine<B> {
     }
 
     pub(in crate::engine) fn is_removed(&self, leg: usize) -> bool {
-        matches!(self.legs[leg].health, Health::Absent | Health::Gone { removed: true, .. })
+        matches!(self.legs[leg].watch.health(), Health::Absent | Health::Gone { removed: true, .. })
     }
 
     /// Returns true if a leg has been silent for as long as one may be before it is marked out.
     pub(in crate::engine) fn is_long_silent(&self, leg: usize) -> bool {
-        match self.legs[leg].health {
+        match self.legs[leg].watch.health() {
             Health::Frozen { since } | Health::Gone { since, .. } => {
                 self.clock.now().since(since) >= self.settings.out_after
             }

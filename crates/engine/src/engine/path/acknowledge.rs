@@ -61,7 +61,8 @@ impl<B: Buffers> Engine<B> {
         let first_decides = planted::is(Planted::FirstRegionDecides);
         let authority = if first_decides { first.authority() } else { authority };
         if state.done & authority.bit() != 0 {
-            let dropped = matches!(self.legs[authority.index()].health, Health::Gone { .. });
+            let dropped =
+                matches!(self.legs[authority.index()].watch.health(), Health::Gone { .. });
             if dropped || !self.regions.is_complete(authority, state.region) {
                 // It lost its cache, or may have: this write and what lies beneath it may be
                 // gone. Whether it has, it says when it comes back.
@@ -224,11 +225,11 @@ impl<B: Buffers> Engine<B> {
         let hand_over = self.hand_over_after(leg, Class::Write, sectors);
         let decides = &self.legs[leg];
         let has_it = |leg: &&Leg| state.done & leg.index.bit() != 0;
-        let outpaced =
-            decides.is_slow() && self.legs.that_are_in().filter(has_it).any(|leg| !leg.is_slow());
+        let outpaced = decides.pace.is_slow()
+            && self.legs.that_are_in().filter(has_it).any(|leg| !leg.pace.is_slow());
         let wait = match (by_ledger, outpaced) {
             (true, true) => 0,
-            (true, false) => decides.late_after(sectors).min(hand_over),
+            (true, false) => decides.pace.late_after(sectors).min(hand_over),
             (false, _) if planted::is(Planted::LateWriteAwaited) => return None,
             (false, _) => hand_over,
         };

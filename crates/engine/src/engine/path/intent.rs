@@ -201,12 +201,14 @@ impl<B: Buffers> Engine<B> {
         let best = self
             .legs
             .that_are_in()
-            .filter(|leg| leg.is_trusted(self.clock.now()) && !leg.is_slow() && !leg.lagging)
+            .filter(|leg| {
+                leg.is_trusted(self.clock.now()) && !leg.pace.is_slow() && !leg.is_lagging()
+            })
             .filter(|leg| !self.is_leaving(leg.index))
             .min_by_key(|leg| leg.rank())
             .map(|leg| leg.index);
         let Some(best) = best else { return };
-        let better = |other: &&Leg| other.is_slow() || !other.answers();
+        let better = |other: &&Leg| other.pace.is_slow() || !other.answers();
         let away = self.legs.iter().filter(|leg| leg.index != best).filter(better);
         if away.map(|leg| self.regions.authority_count(leg.index)).sum::<u32>() == 0 {
             return;
@@ -246,7 +248,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Regions under a leg that stopped answering have to move.
     pub(in crate::engine) fn want_moves_from(&mut self, leg: LegIndex) {
-        let gone = matches!(self.legs[leg.index()].health, Health::Gone { .. });
+        let gone = matches!(self.legs[leg.index()].watch.health(), Health::Gone { .. });
         self.regions.want_moves_from(leg, gone);
     }
 }

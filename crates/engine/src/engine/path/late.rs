@@ -37,12 +37,12 @@ impl<B: Buffers> Engine<B> {
     /// the least wait limit of the leg and of the others that are trusted. For a page or a flush
     /// it is half of that, and at least as for a small write: that is what their limit is made of.
     pub(in crate::engine) fn hand_over_after(&self, leg: usize, class: Class, sectors: u64) -> u64 {
-        let own = self.legs[leg].wait_limit(class, sectors);
+        let own = self.legs[leg].pace.wait_limit(class, sectors);
         let others = self
             .legs
             .that_are_in()
             .filter(|other| other.index.index() != leg && other.is_trusted(self.clock.now()))
-            .map(|other| other.wait_limit(class, sectors));
+            .map(|other| other.pace.wait_limit(class, sectors));
         let least = others.fold(own, u64::min);
         match class {
             Class::Flush => (least / 2).max(self.hand_over_after(leg, Class::Write, 0)),
@@ -54,7 +54,7 @@ impl<B: Buffers> Engine<B> {
     /// fill its window, and slower writers would make none of them end sooner.
     pub(in crate::engine) fn loses_sight_of_writes(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
-        let lost = (LOST_TIMES * state.usual_write()).max(self.settings.wait_floor);
+        let lost = (LOST_TIMES * state.pace.usual_write()).max(self.settings.wait_floor);
         for (_, io) in self.ios.on(leg) {
             if matches!(io.purpose, Purpose::Write { .. }) {
                 return self.clock.now().since(io.submitted) > lost
@@ -81,9 +81,9 @@ impl<B: Buffers> Engine<B> {
             _ => return false,
         };
         let leg = &self.legs[usize::from(io.leg)];
-        let limit = leg.wait_limit(class, io.extent.sectors());
+        let limit = leg.pace.wait_limit(class, io.extent.sectors());
         self.settings.policy == Policy::First
-            && leg.has_been_heard_since(class, io.submitted, limit)
+            && leg.pace.has_been_heard_since(class, io.submitted, limit)
             && self.clock.now().since(io.submitted) < self.settings.out_after
             && !planted::is(Planted::LegJudgedByOne)
     }
@@ -92,7 +92,7 @@ impl<B: Buffers> Engine<B> {
     /// again. Returns when this one is to be looked at again.
     pub(in crate::engine) fn hand_over(&mut self, slot: u32) -> Instant {
         let io = self.ios[slot];
-        self.legs[usize::from(io.leg)].note_lost_sight(self.clock.now());
+        self.legs[usize::from(io.leg)].pace.note_lost_sight(self.clock.now());
         match io.purpose {
             Purpose::Read { .. } if !planted::is(Planted::LateReadAwaited) => {
                 return self.hand_over_read(slot);
@@ -129,7 +129,7 @@ impl<B: Buffers> Engine<B> {
         }
         if !state.hedged {
             let age = self.clock.now().since(io.submitted);
-            self.legs[usize::from(io.leg)].note_lost_read(io.extent.sectors(), age);
+            self.legs[usize::from(io.leg)].pace.note_lost_read(io.extent.sectors(), age);
         }
         self.consider_hedge(slot, true);
         let Some(&state) = self.operations.get(key) else { return Instant::NEVER };
@@ -238,8 +238,10 @@ impl<B: Buffers> Engine<B> {
             .map(|w| self.clock.now().since(self.operations[w].started));
         let waited = waited.max().filter(|_| !planted::is(Planted::SlowerRelieves));
         let page = self.regions.page_of(self.regions.region_of(record));
-        let quick =
-            self.legs.that_are_in().filter(|leg| waited.is_none_or(|t| leg.usual_write() <= t));
+        let quick = self
+            .legs
+            .that_are_in()
+            .filter(|leg| waited.is_none_or(|t| leg.pace.usual_write() <= t));
         let quick = quick.filter(|leg| !self.regions.metadata().is_late(page, leg.index));
         let quick = quick.fold(0, |mask, leg| mask | leg.index.bit());
         let mut waiters = self.regions.waiters(record);
@@ -257,7 +259,8 @@ impl<B: Buffers> Engine<B> {
         // all before it: pages would be handed to and fro, and none be durable in time.
         let again = !self.regions.may_move_again(record, self.clock.now());
         let again = again || planted::is(Planted::LateMoveHeld);
-        let fit = self.legs.that_are_in().filter(|leg| !again || leg.is_steady(self.clock.now()));
+        let fit =
+            self.legs.that_are_in().filter(|leg| !again || leg.pace.is_steady(self.clock.now()));
         let fit = fit.fold(0, |mask, leg| mask | leg.index.bit());
         let fit = if flush { fit } else { fit & quick };
         // Not to a leg that what is waited for has still to reach.

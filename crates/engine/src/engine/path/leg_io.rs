@@ -35,7 +35,7 @@ impl<B: Buffers> Engine<B> {
             let write = self.regions.next_metadata_write(index, withheld, &mut self.marks);
             let Some(write) = write else { return };
             self.encode_object(index, &write);
-            self.legs[leg].counters.metadata_writes += 1;
+            self.legs[leg].count_metadata_write();
             let io = Io::new(leg as u8, Purpose::Metadata(write), write.extent, Source::Leg);
             self.start_io(io, LegOperation::WriteMetadata);
         }
@@ -50,15 +50,13 @@ impl<B: Buffers> Engine<B> {
         let key = self.ios.start(io);
         let wait = self.first_look(leg, class, io.extent.sectors());
         let state = &mut self.legs[leg];
-        state.next_scan = state.next_scan.min(self.clock.now() + wait);
+        state.watch.look_by(self.clock.now() + wait);
         match operation {
             LegOperation::Read => {
-                state.load.begin_read();
-                state.counters.read_bytes += io.extent.bytes();
+                state.begin_read(io.extent.bytes());
             }
             LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => {
-                state.load.begin_write(io.payload_sectors());
-                state.counters.written_bytes += io.extent.bytes();
+                state.begin_write(io.extent.bytes(), io.payload_sectors());
             }
             _ => {}
         }
@@ -110,9 +108,9 @@ impl<B: Buffers> Engine<B> {
         let state = &mut self.legs[leg];
         match result {
             Ok(()) => {
-                state.note_heard(class, io.submitted, self.clock.now());
+                state.pace.note_heard(class, io.submitted, self.clock.now());
                 if late {
-                    state.note_lost_sight(self.clock.now());
+                    state.pace.note_lost_sight(self.clock.now());
                 }
                 state.record(class, io.extent.sectors(), latency, &self.settings);
             }
@@ -147,7 +145,7 @@ impl<B: Buffers> Engine<B> {
 
     fn note_leg_error(&mut self, leg: usize, error: LegError, sector: u64) {
         let state = &mut self.legs[leg];
-        state.counters.errors += 1;
+        state.count_error();
         let notice = Notice::LegError { leg: state.index, error, sector };
         self.outbox.notice(notice);
     }

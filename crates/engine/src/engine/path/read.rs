@@ -162,7 +162,7 @@ impl<B: Buffers> Engine<B> {
                 may_come |= held && !self.is_removed(leg);
                 continue;
             }
-            if matches!(state.health, Health::Frozen { .. }) && !self.is_long_silent(leg) {
+            if matches!(state.watch.health(), Health::Frozen { .. }) && !self.is_long_silent(leg) {
                 frozen = Some((fresh, leg));
                 continue;
             }
@@ -382,6 +382,7 @@ impl<B: Buffers> Engine<B> {
         };
         let leg = &self.legs[usize::from(io.leg)];
         let remaining = leg
+            .pace
             .wait_limit(crate::engine::state::leg::Class::Read, io.extent.sectors())
             .saturating_sub(self.clock.now().since(io.submitted));
         let expected = self.legs[other].expected_read(io.extent.sectors());

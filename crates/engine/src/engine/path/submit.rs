@@ -44,7 +44,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Whether every leg that takes writes zeroes ranges without writing them.
     fn all_zero_fast(&self) -> bool {
-        self.legs.iter().all(|leg| !leg.is_member() || !leg.answers() || leg.fast_zeroes)
+        self.legs.iter().all(|leg| !leg.is_member() || !leg.answers() || leg.zeroes_fast())
     }
 
     /// Splits off operations while there is room. Returns false if room is what it has to wait
@@ -300,7 +300,7 @@ impl<B: Buffers> Engine<B> {
             && self.changes.is_empty()
             && self.legs.iter().all(|leg| {
                 leg.is_in() && leg.answers() && leg.debts.is_empty()
-                    || leg.membership == crate::format::Membership::Empty
+                    || leg.membership() == crate::format::Membership::Empty
             })
             && self.legs.iter().all(|leg| {
                 !leg.is_in()

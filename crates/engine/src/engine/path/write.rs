@@ -133,21 +133,21 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn is_lagging(&mut self, leg: usize) -> bool {
         let target = &self.legs[leg];
         let Some(since) = target.debts.oldest_since() else {
-            if target.lagging {
+            if target.is_lagging() {
                 self.set_lagging(leg, false);
             }
             return false;
         };
         let age = self.clock.now().since(since);
-        let bound = if target.lagging { LAGGING_AFTER / 2 } else { LAGGING_AFTER };
-        if (age > bound) != target.lagging {
+        let bound = if target.is_lagging() { LAGGING_AFTER / 2 } else { LAGGING_AFTER };
+        if (age > bound) != target.is_lagging() {
             self.set_lagging(leg, age > bound);
         }
-        self.legs[leg].lagging
+        self.legs[leg].is_lagging()
     }
 
     fn set_lagging(&mut self, leg: usize, lagging: bool) {
-        self.legs[leg].lagging = lagging;
+        self.legs[leg].note_lagging(lagging);
         let index = LegIndex(leg as u8);
         if lagging {
             self.outbox.notice(Notice::Lagging { leg: index });
@@ -202,8 +202,7 @@ impl<B: Buffers> Engine<B> {
                 let stamp = state.stamps.complete_write();
                 state.failing.note_success(Task::Write);
                 if let Some(sectors) = paid {
-                    state.counters.drained_bytes += sectors * SECTOR_BYTES;
-                    state.drain_rate.add(sectors * SECTOR_BYTES);
+                    state.count_drained(sectors * SECTOR_BYTES);
                 }
                 if let Some(record) = record {
                     if repair {

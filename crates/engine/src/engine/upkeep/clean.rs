@@ -47,7 +47,7 @@ impl<B: Buffers> Engine<B> {
             .legs
             .that_are_in()
             .filter(|leg| leg.answers())
-            .map(|leg| leg.usual_write())
+            .map(|leg| leg.pace.usual_write())
             .filter(|usual| *usual > 0)
             .min()
             .unwrap_or(0);
@@ -57,10 +57,10 @@ impl<B: Buffers> Engine<B> {
             let loses_sight = self.loses_sight_of_writes(leg);
             let full = self.is_held_back_by_window(leg);
             let state = &mut self.legs[leg];
-            state.refresh_limits(&settings);
-            let usual = state.usual_write();
+            state.pace.refresh_limits(&settings);
+            let usual = state.pace.usual_write();
             state.window.refresh(now, usual, full);
-            state.judge_slow(fastest, now);
+            state.pace.judge_slow(fastest, now);
             // On probation it is given little: how fast it pays then says nothing of the leg.
             let counts = state.is_trusted(now) || planted::is(Planted::ProbationPace);
             let busy = state.answers() && counts && !state.debts.is_empty();
@@ -101,7 +101,7 @@ impl<B: Buffers> Engine<B> {
     fn fade_unused_reads(&mut self) {
         let mut in_use = [[false; 2]; LEGS_MAX];
         for (state, in_use) in self.legs.iter_mut().zip(&mut in_use) {
-            *in_use = state.reads_in_use();
+            *in_use = state.pace.reads_in_use();
         }
         for large in 0..2 {
             if !in_use.iter().any(|of_leg| of_leg[large]) {
@@ -109,7 +109,7 @@ impl<B: Buffers> Engine<B> {
             }
             for (state, of_leg) in self.legs.iter_mut().zip(&in_use) {
                 if !of_leg[large] && state.answers() {
-                    state.fade_reads(large);
+                    state.pace.fade_reads(large);
                 }
             }
         }
@@ -207,7 +207,7 @@ impl<B: Buffers> Engine<B> {
             let is_repaired = !state.answers() && self.regions.is_only_repaired(record, leg);
             let has_it = state.is_in()
                 && (done <= state.stamps.flushed() || is_repaired)
-                && state.health != Health::Absent
+                && state.watch.health() != Health::Absent
                 && !planted::is(Planted::SilentLosesBit);
             let stays = complete && (state.answers() || has_it);
             if !stays {
@@ -397,9 +397,10 @@ impl<B: Buffers> Engine<B> {
             if !state.is_member() || !state.answers() {
                 continue;
             }
-            if !self.changes.is_changing(index) && (at_rest || self.clock.now() >= state.lazy_after)
+            if !self.changes.is_changing(index)
+                && (at_rest || state.may_have_pages(self.clock.now()))
             {
-                self.legs[leg].lazy_after = self.clock.now() + LAZY_INTERVAL;
+                self.legs[leg].put_off_pages(self.clock.now() + LAZY_INTERVAL);
                 current &= self.regions.metadata_mut().request_lazily(index);
             } else {
                 current = false;

@@ -111,8 +111,7 @@ impl<B: Buffers> Engine<B> {
         let region = self.regions.of_sector(extent.start);
         let record = self.regions.slot(region).expect("a region with lacks has a record");
         let state = &mut self.legs[leg];
-        state.counters.compared_bytes += extent.bytes();
-        state.drain_rate.add(extent.bytes());
+        state.count_compared(extent.bytes());
         let stamp = state.stamps.complete_write();
         let stamp = if planted::is(Planted::EqualIsDurable) { 0 } else { stamp };
         self.regions.note_done(record, leg, stamp);

@@ -105,7 +105,7 @@ impl<B: Buffers> Engine<B> {
         if reads > 0 && planted::is(Planted::DrainYieldsToReads) {
             return 0;
         }
-        if self.clock.now() < state.probation_until {
+        if state.watch.is_on_probation(self.clock.now()) {
             return PROBATION_WINDOW.min(window);
         }
         if reads == 0 { window } else { self.background_window(leg) }
@@ -133,7 +133,7 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn is_held_back_by_window(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
         state.answers()
-            && state.probation_until <= self.clock.now()
+            && !state.watch.is_on_probation(self.clock.now())
             && !state.debts.is_empty()
             && state.load.writes() >= self.drain_window(leg)
     }
@@ -369,7 +369,7 @@ impl<B: Buffers> Engine<B> {
 
     pub(super) fn count_drain(&mut self, leg: usize, since: Since, sectors: u64) {
         self.legs[leg].load.count_in_flight(since, sectors);
-        self.legs[leg].counters.drain_ios += 1;
+        self.legs[leg].count_drain_io();
     }
 
     /// Pays a debt that has its data, together with those that follow without a gap.
@@ -656,12 +656,12 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn zeros_or(&mut self, leg: usize, read: &Io) -> Source {
         let Source::Buffer(at) = read.source else { return read.source };
         let sectors = read.extent.sectors() as u32;
-        if !self.legs[leg].fast_zeroes || !self.buffers.is_zero(at, sectors) {
+        if !self.legs[leg].zeroes_fast() || !self.buffers.is_zero(at, sectors) {
             return read.source;
         }
         self.marks.add(Mark::ZeroesDrained);
         read.source.release(&mut self.buffers);
-        Source::Zero { may_unmap: self.legs[leg].thin }
+        Source::Zero { may_unmap: self.legs[leg].is_thin() }
     }
 
     /// A leg has got further in a region: it may have become complete there.

@@ -365,7 +365,7 @@ impl<B: Buffers> Engine<B> {
             let done = self.regions.last_done(record, leg);
             done <= state.stamps.flushed() || self.has_nothing_new(record, leg)
         };
-        match state.health {
+        match state.watch.health() {
             Health::Answering | Health::Frozen { .. } => true,
             Health::Gone { removed: false, .. } => self.regions.slot(region).is_none_or(is_flushed),
             Health::Gone { removed: true, .. } | Health::Absent => false,

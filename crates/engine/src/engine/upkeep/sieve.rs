@@ -116,7 +116,7 @@ impl<B: Buffers> Engine<B> {
         let (from, sectors) = self.drain_source(leg, lot.extent)?;
         let reading = self.legs[from].expected_read(sectors).saturating_mul(SOURCE_FASTER);
         let is_worth_it =
-            sectors == lot.extent.sectors() && reading <= self.legs[leg].usual_write();
+            sectors == lot.extent.sectors() && reading <= self.legs[leg].pace.usual_write();
         is_worth_it.then_some((lot, from))
     }
 
@@ -133,7 +133,8 @@ impl<B: Buffers> Engine<B> {
     /// them.
     fn lot_after(&self, leg: usize, first: &Debt, joins_in: fn(&Debt) -> bool) -> Option<Lot> {
         let state = &self.legs[leg];
-        let gap_max = (state.usual_write() / GAP_NANOSECONDS).min(GAP_BYTES_MAX) / SECTOR_BYTES;
+        let gap_max =
+            (state.pace.usual_write() / GAP_NANOSECONDS).min(GAP_BYTES_MAX) / SECTOR_BYTES;
         let limit = u64::from(self.settings.drain_bytes) / SECTOR_BYTES;
         let region_end = self.regions.extent(self.regions.of_sector(first.extent.start)).end;
         let mut lot = Lot::of(first);

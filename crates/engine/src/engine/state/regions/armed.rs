@@ -189,7 +189,7 @@ impl Regions {
             return false;
         }
         if let Some(best) = self.choose_authority(region, None, among) {
-            let slow = |leg: LegIndex| among.legs[leg.index()].is_slow();
+            let slow = |leg: LegIndex| among.legs[leg.index()].pace.is_slow();
             let stays = among.answers(leg) && !among.is_leaving(leg) && (!slow(leg) || slow(best));
             if best != leg && !stays {
                 return self.touch_elsewhere(record, best, among, marks);

@@ -231,10 +231,17 @@ impl Regions {
                 self.is_complete(leg.index, region) || planted::is(Planted::IncompleteTakesOver)
             })
             .min_by_key(|leg| {
-                let steady = leg.is_steady(among.now) || planted::is(Planted::LossForgotten);
+                let steady = leg.pace.is_steady(among.now) || planted::is(Planted::LossForgotten);
                 let late =
                     self.metadata.is_late(page, leg.index) && !planted::is(Planted::LatePageChosen);
-                (late, !leg.is_trusted(among.now), leg.is_slow(), leg.lagging, !steady, leg.rank())
+                (
+                    late,
+                    !leg.is_trusted(among.now),
+                    leg.pace.is_slow(),
+                    leg.is_lagging(),
+                    !steady,
+                    leg.rank(),
+                )
             })
             .map(|leg| leg.index)
     }
@@ -588,7 +595,11 @@ impl Regions {
     fn may_leave(&self, record: u32, leg: &Leg, now: Instant) -> bool {
         let idle = !self.has_operations(record) && now.since(self.last_use(record)) > IN_USE_FOR;
         let at_once = !idle || planted::is(Planted::IdleReturnAtOnce);
-        let slow = if at_once { leg.is_slow() } else { leg.has_been_slow_for(SLOW_FOR_LONG, now) };
+        let slow = if at_once {
+            leg.pace.is_slow()
+        } else {
+            leg.pace.has_been_slow_for(SLOW_FOR_LONG, now)
+        };
         slow || !leg.answers()
     }
 
