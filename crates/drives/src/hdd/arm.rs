@@ -230,7 +230,8 @@ impl Hdd {
             self.read_parts(now, &pending);
             return;
         }
-        let (segment, from) = match self.look_up(extent) {
+        let active = self.stream.map(|stream| stream.segment);
+        let found = match self.look_up(extent) {
             Hit::Whole(segment) => {
                 // Another request has read it meanwhile.
                 self.segments.touch(segment);
@@ -243,17 +244,19 @@ impl Hdd {
                 self.go_on_reading(pending.tag, extent, pending.ready);
                 return;
             }
-            Hit::Beginning(segment) => {
-                self.segments.touch(segment);
-                (segment, self.segments.run(segment).end)
-            }
-            Hit::None => {
-                let active = self.stream.map(|stream| stream.segment);
-                (self.segments.take(extent.start, active), extent.start)
-            }
+            Hit::Beginning(segment) => Some(segment),
+            Hit::None => None,
         };
+        // First, because a stream that is stopped extends its segment, which may be the one taken here.
         let free = self.stop_stream(now);
-        let from = from.max(self.segments.run(segment).end);
+        let segment = match found {
+            Some(segment) => {
+                self.segments.touch(segment);
+                segment
+            }
+            None => self.segments.take(extent.start, active),
+        };
+        let from = self.segments.run(segment).end;
         let limit = self.limit(segment, extent.end);
         let start = free.max(pending.ready).max(self.spinning_from);
         let piece = self.mechanism.piece(start, self.arm, from, limit, None);

@@ -52,7 +52,9 @@ impl Piece {
         if at >= self.end {
             return sectors;
         }
-        ((at.since(self.begin) << 16) / self.sector_time).min(sectors - 1)
+        let nth = ((at.since(self.begin) << 16) / self.sector_time).min(sectors - 1);
+        // `passed` rounds down, so that the sector which has passed just now is one more.
+        if self.passed(nth) <= at { nth + 1 } else { nth }
     }
 }
 

@@ -108,13 +108,14 @@ impl Segments {
     }
 
     /// Takes a segment for a written run: one that it overlaps, else as [`Segments::take`]
-    /// does.
+    /// does. Keeps nothing of the run if the only segment is being read into.
     pub(super) fn take_for_write(&mut self, extent: Extent, active: Option<usize>) {
         let mut runs = self.runs.iter().enumerate();
         let overlapped = runs.position(|(i, run)| active != Some(i) && run.overlaps(extent));
         self.overwrite(extent);
         let index = match overlapped {
             Some(index) => index,
+            None if active.is_some() && self.runs.len() == 1 => return,
             None => self.take(extent.start, active),
         };
         let start = extent.start.max(extent.end.saturating_sub(self.size));

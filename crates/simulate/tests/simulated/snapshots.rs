@@ -98,7 +98,7 @@ fn snapshots_that_cannot_be_used_are_made_again() {
     assert!(again == right);
     let counted = |what: &str| said.iter().filter(|one| one.contains(what)).count();
     assert_eq!(counted("unusable: it is damaged or truncated"), 3, "{said:?}");
-    assert_eq!(counted("unusable: it is no snapshot"), 1, "{said:?}");
+    assert_eq!(counted("unusable: it is not a snapshot"), 1, "{said:?}");
     assert_eq!(counted("unusable: it is of a drive with other"), 1, "{said:?}");
     assert_eq!(counted("kept "), 5, "{said:?}");
     for (name, whole) in names.iter().zip(&whole) {

@@ -190,9 +190,9 @@ fn what_is_misspelt_is_named_with_its_line() {
         ("[closed]\nthreads = 1\nqueue_dept = 4", 3, "unknown field `queue_dept`"),
         ("[closed]\nthreads = -1\nqueue_depth = 4", 2, "-1"),
         (
-            "[closed]\nthreads = 1\nqueue_depth = 4\nduration = \"4 m\"",
+            "[closed]\nthreads = 1\nqueue_depth = 4\nduration = \"4 mm\"",
             4,
-            "`4 m` is not a duration",
+            "`4 mm` is not a duration",
         ),
         (
             "[closed]\nthreads = 1\nqueue_depth = 4\n[closed.access]\naddresses = \"unifrom\"",

@@ -6,7 +6,7 @@ use hemi_units::{Extent, Instant, MILLISECOND, Operation, SECOND, Time};
 use super::{READ, WRITE, closed_loop, disk, mean, random, rate};
 use crate::drive::{Drive, Request};
 use crate::hdd::Hdd;
-use crate::hdd::parameters::Order;
+use crate::hdd::parameters::{Order, Parameters};
 
 #[test]
 fn a_random_read_takes_a_seek_half_a_turn_and_the_transfer() {
@@ -69,8 +69,13 @@ fn sequential_reads_and_cached_writes_stream_at_the_mediums_rate() {
 /// gets it. Each chunk arrives `later` nanoseconds after the previous one in its slot has
 /// ended.
 fn streamed(name: &str, seed: u64, depth: u64, later: u64) -> f64 {
+    streamed_in(128, super::preset(name).parameters, seed, depth, later)
+}
+
+/// Does as [`streamed`] with chunks of `sectors` sectors.
+fn streamed_in(sectors: u64, parameters: Parameters, seed: u64, depth: u64, later: u64) -> f64 {
     const COUNT: u64 = 4_000;
-    let mut disk = Hdd::of_seed(super::preset(name).parameters, seed).unwrap();
+    let mut disk = Hdd::of_seed(parameters, seed).unwrap();
     let mut due: std::collections::VecDeque<_> = (0..depth).map(|i| Instant(i * later)).collect();
     let (mut done, mut ended, mut tag) = (Vec::new(), 0, 0);
     let mut now = Instant(0);
@@ -84,12 +89,43 @@ fn streamed(name: &str, seed: u64, depth: u64, later: u64) -> f64 {
         }
         if arrival <= now {
             due.pop_front();
-            let extent = Extent::new(128 * tag, 128);
+            let extent = Extent::new(sectors * tag, sectors);
             disk.submit(now, Request { tag, operation: READ, extent });
             tag += 1;
         }
     }
-    (COUNT * 128 * 512) as f64 * 1e9 / now.0 as f64
+    (COUNT * sectors * 512) as f64 * 1e9 / now.0 as f64
+}
+
+/// Small requests: the next one's command is worked out while the head passes its sectors.
+#[test]
+fn small_neighbours_lose_no_revolution_at_any_depth() {
+    for name in ["cheetah-15k5-300gb", "wd-1tb-2009", "hdd-20tb"] {
+        let parameters = super::preset(name).parameters;
+        let one = streamed_in(8, parameters.clone(), 1, 1, 0);
+        for depth in 2..=8 {
+            let many = streamed_in(8, parameters.clone(), 1, depth, 0);
+            assert!(many > 0.9 * one, "{name}: {many:.0} B/s at depth {depth}, {one:.0} at 1");
+        }
+    }
+}
+
+#[test]
+fn one_segment_is_enough() {
+    for answers_reads in [false, true] {
+        let mut parameters = super::preset("hdd-20tb").parameters;
+        parameters.read_cache.segments = 1;
+        parameters.write_cache.answers_reads = answers_reads;
+        parameters.write_cache.shares_segments = answers_reads;
+        let mut disk = Hdd::new(parameters).unwrap();
+        let (done, latencies) = closed_loop(&mut disk, 4, 2_000, |nth| {
+            let operation = if nth % 3 == 2 { WRITE } else { READ };
+            let place = if nth % 5 == 0 { nth as u64 * 1_000_003 % 1_000_000 } else { nth as u64 };
+            (operation, Extent::new(8 * place, 8))
+        });
+        assert_eq!(done.len(), 2_000);
+        assert!(latencies.iter().all(|&latency| latency < 1_000_000_000), "{latencies:?}");
+    }
 }
 
 #[test]

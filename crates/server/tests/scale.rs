@@ -2,7 +2,7 @@
 //! device: needs root and is skipped without it.
 //!
 //! What is asserted is what grows with a volume: the metadata's size and the memory to read
-//! it. Times are printed, not judged: `cargo test -p hemi-server --test volumes scale -- --nocapture`.
+//! it. Times are printed, not judged: `cargo test -p hemi-server --test scale -- --nocapture`.
 //! One test, so that the process's memory is its own.
 
 use std::fs::{self, File};
