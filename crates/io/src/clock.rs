@@ -1,11 +1,11 @@
-//! The clocks: monotonic for the reactor and the load engine, that of the calendar for what people read.
+//! The clocks: a monotonic one for the reactor and the load engine, and the calendar for people.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hemi_units::Instant;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now, on the monotonic clock: nanoseconds since some point before the process began.
+/// Returns the time on the monotonic clock, in nanoseconds since some point before the process began.
 pub fn now() -> Instant {
     let time = clock_gettime(ClockId::Monotonic);
     Instant(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)

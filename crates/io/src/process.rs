@@ -1,5 +1,5 @@
-//! Facts about other processes: whether they are alive, and whose they are. The kernel keeps the files of a
-//! killed hemi open until its last I/O has ended, mostly for some milliseconds.
+//! Facts about other processes: whether they are alive, and who owns them. The kernel keeps the files of a
+//! killed hemi open until its last I/O has ended, usually for some milliseconds.
 
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
@@ -8,12 +8,12 @@ use std::os::unix::net::UnixStream;
 pub fn is_dead(process: u32) -> bool {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}"));
     let Ok(stat) = read("stat") else { return true };
-    // The state follows the command's name, which is in parentheses and may hold any.
+    // The state follows the command's name, which is in parentheses and may itself contain parentheses.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     matches!(state, None | Some('Z' | 'X')) || read("cmdline").is_ok_and(|text| text.is_empty())
 }
 
-/// Returns true if a process belongs to udev. It locks a device while it looks at it: when the device
+/// Returns true if a process belongs to udev. udev locks a device while it probes it: when the device
 /// appears, and when a program that has written to it closes it.
 pub(crate) fn is_udev(process: u32) -> bool {
     const NAMES: [&str; 3] = ["systemd-udevd", "(udev-worker)", "udevd"];
@@ -26,8 +26,8 @@ pub(crate) fn is_udev(process: u32) -> bool {
 pub fn peer(connection: &UnixStream) -> Option<u32> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: both places are this function's own, and `length` is the size of the first. (rustix
-    // makes a `Pid` of it, which is never zero; that of a process in another namespace is.)
+    // SAFETY: both pointers are to this function's own variables, and `length` is the size of the first.
+    // (rustix returns a `Pid`, which is never zero, but a process in another namespace shows as zero.)
     let result = unsafe {
         libc::getsockopt(
             connection.as_raw_fd(),

@@ -1,8 +1,8 @@
-//! Random bytes from the system: for ids, and for what the engine starts from.
+//! Random bytes from the system, for ids and for the engine's seed.
 
 use std::io;
 
-/// Returns bytes that nobody can foretell.
+/// Returns unpredictable bytes.
 ///
 /// # Errors
 /// The system's: it has none.

@@ -1,11 +1,11 @@
-//! A readable note on a leg: an ISO 9660 image of one file, where the format of a leg has
-//! unused bytes.
+//! A readable note on a leg: an ISO 9660 image with one file, in bytes that the format of a leg leaves
+//! unused.
 //!
-//! Programs that probe disks know file systems, and not hemi. To them a leg is blank, and free to be
-//! formatted. The image makes them find a file system labelled with the volume's name, and its file
-//! tells whoever mounts it what the disk is. It is written when a leg is formatted or joins, and hemi
-//! itself never reads it. `docs/design/disk-format.md` has its place, and decision 0015 the reasons.
-//! Section numbers below refer to ECMA-119, which defines the format.
+//! Programs that probe disks know file systems but not hemi. To them a leg looks blank and free to be
+//! formatted. The image makes them find a file system labelled with the volume's name, and its file explains
+//! the disk to whoever mounts it. It is written when a leg is formatted or joins, and hemi itself never reads
+//! it. `docs/design/disk-format.md` gives its place, and decision 0015 the reasons. Section numbers below
+//! refer to ECMA-119, which defines the format.
 
 use std::io;
 
@@ -15,8 +15,8 @@ use hemi_text::Plain;
 use crate::leg::OpenLeg;
 use crate::probe::{Content, hex};
 
-/// The image's first byte on a leg, and on each member of a stripe: ISO 9660 leaves 32 KiB
-/// before itself unused, and the first superblock is there.
+/// Offset of the image on a leg and on each member of a stripe. ISO 9660 leaves the first 32 KiB unused, and
+/// the first superblock is there.
 pub(crate) const OFFSET: u64 = 32 << 10;
 /// The image's size in bytes. It ends before the second superblock, which is at 64 KiB.
 pub(crate) const IMAGE_BYTES: usize = 16 << 10;
@@ -25,7 +25,7 @@ const LABEL_PREFIX: &str = "HEMI_";
 /// The label's size in bytes.
 const LABEL_BYTES: usize = 32;
 
-/// A logical sector and block of ISO 9660, in bytes.
+/// Size of a logical sector and block of ISO 9660, in bytes.
 const SECTOR: usize = 2048;
 // Sectors of the image's parts, counted from the leg's beginning.
 const DESCRIPTOR: u32 = 16;
@@ -47,8 +47,8 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Writes the image to a leg, or to each of a stripe's members, without a flush. A leg whose data
-    /// begins at its first byte gets none.
+    /// Writes the image to a leg, or to each member of a stripe, without a flush. A leg whose data begins at
+    /// its first byte gets none.
     ///
     /// # Errors
     /// The system's error.
@@ -101,12 +101,12 @@ impl Signature {
             image[start(sector)..start(sector) + bytes.len()].copy_from_slice(bytes);
         };
         put(DESCRIPTOR, &self.descriptor());
-        // Volume descriptor set terminator (§ 8.3).
+        // The volume descriptor set terminator (§ 8.3).
         put(TERMINATOR, b"\xffCD001\x01");
         put(PATH_TABLE_LITTLE, &path_table(u32::to_le_bytes, u16::to_le_bytes));
         put(PATH_TABLE_BIG, &path_table(u32::to_be_bytes, u16::to_be_bytes));
         let mut root = Vec::new();
-        // The directory itself and its parent, which is itself.
+        // The directory itself, and its parent, which is the same.
         root.extend(directory_record(&[0], ROOT, SECTOR as u32, true));
         root.extend(directory_record(&[1], ROOT, SECTOR as u32, true));
         root.extend(directory_record(b"README.TXT;1", README, readme.len() as u32, false));
@@ -123,7 +123,7 @@ impl Signature {
         put(8, &padded::<32>("HEMI"));
         put(40, &padded::<LABEL_BYTES>(&self.label()));
         put(80, &both_32(SECTORS));
-        // One volume of a set of one.
+        // One volume in a set of one.
         put(120, &both_16(1));
         put(124, &both_16(1));
         put(128, &both_16(SECTOR as u16));
@@ -131,10 +131,10 @@ impl Signature {
         put(140, &PATH_TABLE_LITTLE.to_le_bytes());
         put(148, &PATH_TABLE_BIG.to_be_bytes());
         put(156, &directory_record(&[0], ROOT, SECTOR as u32, true));
-        // Volume set, publisher, data preparer, application; then three files' names.
+        // Volume set, publisher, data preparer and application, then the names of three files.
         put(190, &[b' '; 813 - 190]);
         put(574, &padded::<128>("HEMI"));
-        // Four dates, not specified: digits of zero and a zone of zero (§ 8.4.26.1).
+        // Four unspecified dates: zero digits and a zone of zero (§ 8.4.26.1).
         for date in 0..4 {
             put(813 + 17 * date, &[b'0'; 16]);
         }
@@ -153,13 +153,13 @@ pub fn is_ours(content: &Content) -> bool {
     )
 }
 
-/// Bytes of a path table with the root alone.
+/// Size in bytes of a path table that has only the root.
 const PATH_TABLE_BYTES: u32 = 10;
 
 /// Returns a path table (§ 9.4) in one byte order.
 fn path_table(long: fn(u32) -> [u8; 4], short: fn(u16) -> [u8; 2]) -> [u8; 10] {
     let mut table = [0; PATH_TABLE_BYTES as usize];
-    // The length of the name, which is a zero byte.
+    // The length of the name, which is one zero byte.
     table[0] = 1;
     table[2..6].copy_from_slice(&long(ROOT));
     table[6..8].copy_from_slice(&short(1));
@@ -194,7 +194,7 @@ fn both_16(value: u16) -> [u8; 4] {
     bytes
 }
 
-/// Returns a text padded with blanks.
+/// Returns a text padded with blanks to `N` bytes.
 fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [b' '; N];
     bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -218,7 +218,7 @@ mod tests {
         assert!(end <= Layout::superblock_address(1));
         assert!(end <= Layout::lost_address(0) && end <= Layout::stamp_address(0));
         assert!(OFFSET.is_multiple_of(4096) && IMAGE_BYTES.is_multiple_of(4096));
-        // A stripe's identity is in its members' first bytes.
+        // A stripe's identity is in the first bytes of its members.
         assert!(crate::leg::stripe::IDENTITY_BYTES as u64 <= OFFSET);
         assert!(end <= crate::leg::stripe::DATA_OFFSET);
     }

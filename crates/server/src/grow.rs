@@ -1,9 +1,9 @@
-//! `hemi grow`: a volume takes up the room that its legs have gained.
+//! `hemi grow`: extends a volume into room that its legs have gained.
 //!
-//! Only metadata is written, and only on a closed volume ([`hemi_engine::recovery::grow`]). A volume that is
-//! served is closed for it and opened again in the same process, as in an upgrade. In the new room one leg's
-//! content becomes the volume's: that of the first leg known to read as zeros there, or else that of the
-//! first leg. The others are filled from it.
+//! Only metadata is written, and only on a closed volume ([`hemi_engine::recovery::grow`]). A served volume
+//! is closed for that and reopened in the same process, as in an upgrade. In the new room, one leg's content
+//! becomes the volume's: that of the first leg known to read as zeros there, else that of the first leg. The
+//! others are filled from it.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ use hemi_io::leg::OpenLeg;
 use hemi_io::probe::{self, Kind, Probe};
 use hemi_units::Size;
 
-/// The size that a volume is to grow to.
+/// The size to which a volume grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GrowTo {
@@ -33,13 +33,13 @@ pub enum GrowTo {
     Bytes(u64),
 }
 
-/// A reason why a volume did not grow. Its size is unchanged.
+/// The reason why a volume did not grow. Its size is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum GrowError {
     /// The volume cannot be opened.
     #[error(transparent)]
     Open(#[from] ServeError),
-    /// The volume cannot have that size, or not now.
+    /// The volume cannot have that size, at least not now.
     #[error(transparent)]
     Growth(#[from] GrowthError),
     /// A leg is too small.
@@ -47,11 +47,11 @@ pub enum GrowError {
     TooSmall {
         /// The leg.
         leg: String,
-        /// Its bytes.
+        /// Its size in bytes.
         found: u64,
         /// The size asked for.
         asked: u64,
-        /// The bytes that it would need.
+        /// The size it would need in bytes.
         needed: u64,
     },
     /// No leg has gained room.
@@ -59,7 +59,7 @@ pub enum GrowError {
     NoGain {
         /// The leg with the least room.
         leg: String,
-        /// The volume's size.
+        /// The volume's size in bytes.
         bytes: u64,
     },
     /// A write failed.
@@ -73,7 +73,7 @@ pub enum GrowError {
 }
 
 impl GrowError {
-    /// Returns advice on resolving it.
+    /// Returns the way out.
     pub fn way_out(&self) -> &'static str {
         match self {
             GrowError::Open(_) => "See the log.",
@@ -101,7 +101,7 @@ pub struct Grown {
     pub before_bytes: u64,
     /// Its new size in bytes.
     pub size_bytes: u64,
-    /// Slots of the legs that are whole in the new room. Others are filled from them.
+    /// Slots of the legs that are whole in the new room. The others are filled from them.
     pub whole: Vec<u8>,
 }
 
@@ -115,14 +115,14 @@ impl std::fmt::Display for Grown {
 /// Grows the closed volume that the configuration names.
 ///
 /// # Errors
-/// [`GrowError`]. Nothing has been written, except at [`GrowError::Write`].
+/// [`GrowError`]. Nothing has been written, except with [`GrowError::Write`].
 pub fn grow(config: &Config, to: GrowTo) -> Result<Grown, GrowError> {
     let options = OpenOptions {
         scan: config.scan.as_ref(),
         patience: config.wait_for_legs.duration(),
         start_degraded: false,
         ledger: &config.ledger,
-        // A closed volume needs no ledger, and none is made.
+        // A closed volume needs no ledger, and none is created.
         settle: true,
         accept_loss: false,
         settled: true,
@@ -169,7 +169,7 @@ fn leg_of(opened: &OpenedVolume, slot: LegIndex) -> &OpenLeg {
     &found.expect("a volume with an absent leg that is in does not grow").1
 }
 
-/// Returns the largest size that all legs, and the room for the region table, allow.
+/// Returns the largest size that all legs and the room for the region table allow.
 fn largest(opened: &OpenedVolume, layout: &Layout) -> Result<u64, GrowError> {
     let Some((slot, least)) = opened.legs.iter().min_by_key(|(_, leg)| leg.size()) else {
         return Ok(layout.volume_bytes());
@@ -183,7 +183,7 @@ fn largest(opened: &OpenedVolume, layout: &Layout) -> Result<u64, GrowError> {
     Err(GrowError::NoGain { leg, bytes })
 }
 
-/// Returns the legs whose content in the new room is alike: those known to read as zeros there, or else the
+/// Returns the legs whose content in the new room is identical: those known to read as zeros there, else the
 /// first leg that is in.
 fn whole_legs(opened: &OpenedVolume, before: &Layout, bytes: u64) -> u8 {
     let superblock = &opened.opening.superblock;
@@ -204,7 +204,7 @@ fn whole_legs(opened: &OpenedVolume, before: &Layout, bytes: u64) -> u8 {
     whole
 }
 
-/// Returns true if a leg is a regular file that has never been written there.
+/// Returns true if a leg is a regular file that has never been written in that range.
 fn reads_as_zeros(leg: &str, start: u64, end: u64) -> bool {
     let Ok(LegSpec::Path(path)) = leg.parse() else { return false };
     let is_file = Probe::new(&path).is_ok_and(|probe| probe.kind == Kind::File);

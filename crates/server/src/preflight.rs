@@ -1,6 +1,6 @@
-//! `hemi config check`: looks for what a configuration needs of this machine, and is not there.
+//! `hemi config check`: checks that this machine has what a configuration needs.
 //!
-//! Changes nothing and takes no lock: a volume may be served by the configuration meanwhile.
+//! It changes nothing and takes no lock, so a volume may be served by the configuration meanwhile.
 
 use std::io;
 use std::net::TcpListener;
@@ -23,9 +23,9 @@ use hemi_io::config::legs::{LegConfig, LegSpec, LegTls};
 use hemi_io::leg::{OpenLeg, Purpose};
 use hemi_io::probe::other_spec;
 
-/// Returns what keeps the configuration from being served here, as `key: reason`: TLS files
-/// that are missing, unreadable or of different pairs, legs that are missing or closed to this
-/// user, directories that cannot hold the sockets, and more clients than there are descriptors.
+/// Returns the obstacles to serving the configuration here, each as `key: reason`: TLS files that are
+/// missing, unreadable or of different pairs, legs that are missing or not accessible to this user,
+/// directories that cannot hold the sockets, and more clients than there are descriptors.
 pub fn check(config: &Config) -> Vec<String> {
     let mut found = Vec::new();
     for (index, leg) in config.legs.iter().enumerate() {
@@ -80,13 +80,13 @@ pub fn check(config: &Config) -> Vec<String> {
     found
 }
 
-/// As [`check`], and also opens every leg, reads its superblock, and tries the ports. A port in
-/// use is no problem while the volume is served: then hemi itself has it.
+/// Like [`check`], and also opens every leg, reads its superblock, and tries the ports. A port in use is no
+/// problem while the volume is served, because hemi itself uses it then.
 pub fn probe(config: &Config) -> Vec<String> {
     let mut found = check(config);
     let mut names = Vec::new();
     for (index, leg) in config.legs.iter().enumerate() {
-        // What is missing has been reported.
+        // Missing files have been reported.
         if leg_paths(leg).next().is_some() {
             continue;
         }
@@ -124,7 +124,7 @@ pub fn probe(config: &Config) -> Vec<String> {
     found
 }
 
-/// Returns what is wrong with the files, devices or the socket of a leg.
+/// Returns the problems with the files, devices or socket of a leg.
 fn leg_paths(leg: &LegConfig) -> impl Iterator<Item = String> {
     let is_storage =
         |path: &PathBuf| is_there(path, |kind| kind.is_file() || kind.is_block_device());
@@ -169,7 +169,7 @@ fn scan_for(config: &ScanConfig) -> Vec<String> {
     }
 }
 
-/// Opens a leg to look at it; returns the name of its volume.
+/// Opens a leg for inspection and returns the name of its volume.
 fn superblock_name(leg: &LegConfig) -> Result<String, String> {
     let opened = OpenLeg::configured(leg, Purpose::Inspect).map_err(|error| error.to_string())?;
     let mut head = vec![0; HEAD_BYTES.min(opened.size()) as usize];
@@ -200,7 +200,7 @@ fn can_hold(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Checks that a file could be created at `path`, whose directory has to be there.
+/// Checks that a file could be created at `path`, whose directory must exist.
 pub(crate) fn may_create_beside(path: &Path) -> Result<(), String> {
     let directory = directory_of(path).unwrap_or(Path::new("."));
     match directory.is_dir() {
@@ -209,12 +209,12 @@ pub(crate) fn may_create_beside(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns the directory that a path names, unless it is the current one.
+/// Returns the directory of a path, unless it is the current one.
 fn directory_of(path: &Path) -> Option<&Path> {
     path.parent().filter(|directory| !directory.as_os_str().is_empty())
 }
 
-/// Checks that files can be created in `directory`, which is itself created if it is missing.
+/// Checks that files can be created in `directory`, or that `directory` can be created if it is missing.
 fn may_create_in(directory: &Path) -> Result<(), String> {
     let existing = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
     if !existing.is_dir() {

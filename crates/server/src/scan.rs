@@ -1,10 +1,10 @@
-//! A scan of this machine for legs, by the content of its devices.
+//! Scans this machine's devices for legs, by their content.
 //!
-//! Everything is only read, and nothing is locked. A device that does not answer delays the scan by
-//! [`PATIENCE`] at most. Each is read on a thread of its own, and all of these threads are in a process of
-//! their own ([`apart`]), since a process does not end while one of its reads hangs in the kernel.
+//! A scan only reads and locks nothing. A device that does not answer delays it by at most [`PATIENCE`]. Each
+//! device is read on a thread of its own, and all these threads are in a process of their own ([`apart`]),
+//! because a process does not end while one of its reads hangs in the kernel.
 //!
-//! Only [`read_candidate`] knows the place of a leg's metadata on a device.
+//! Only [`read_candidate`] knows where a leg's metadata is on a device.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -34,29 +34,29 @@ pub use choose::{Chosen, Contradiction, Missing, legs_of};
 pub use report::{VolumeFound, volumes};
 pub use udev::udev_properties;
 
-/// Longest wait for the devices to answer: more than a disk takes to spin up.
+/// Longest wait for the devices to answer, longer than a disk takes to spin up.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The legs of hemi's volumes on a machine.
+/// The legs of hemi volumes on a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
-    /// Every leg, with the device to open it by. A leg that is listed twice exists twice: as a disk and its
-    /// copy, or as two paths to one disk.
+    /// All legs, each with the device by which to open it. A leg that is listed twice exists twice: as a disk
+    /// and its copy, or as two paths to one disk.
     pub legs: Vec<FoundLeg>,
-    /// Devices and files that may hold a leg that could not be read.
+    /// Devices and files that may hold a leg but could not be read.
     pub others: Vec<Other>,
-    /// Devices and files that were looked at.
+    /// Devices and files that were scanned.
     pub looked_at: Vec<PathBuf>,
 }
 
-/// A leg, by its newest superblock.
+/// A leg, as described by its newest superblock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundLeg {
-    /// The device, the file, or the stripe of several that it is on.
+    /// Its device, file or stripe.
     pub spec: LegSpec,
     /// The volume's name, or the beginning of its id if it has none.
     pub name: String,
-    /// The volume's id, as a UUID is written.
+    /// The volume's id in UUID notation.
     pub volume: String,
     /// The volume's size in bytes.
     pub size_bytes: u64,
@@ -66,13 +66,13 @@ pub struct FoundLeg {
     pub id: String,
     /// The superblock's sequence.
     pub sequence: u64,
-    /// True if it is being served, or was not closed after it was last served.
+    /// True if it is being served or was not closed cleanly.
     pub open: bool,
-    /// The volume's legs, as this one knows them.
+    /// The volume's legs, as known to this one.
     pub members: Vec<Member>,
 }
 
-/// A leg of a volume, as one of its legs knows it.
+/// A leg of a volume, as known to one of its legs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Its slot.
@@ -83,20 +83,20 @@ pub struct Member {
     pub out: bool,
     /// True if it was detached.
     pub detached: bool,
-    /// The path by which it was last opened, or its NBD URI; empty if unknown.
+    /// The path or NBD URI by which it was last opened; empty if unknown.
     pub path: String,
     /// Its device in words: path, model and serial number, as far as known.
     pub last: String,
 }
 
-/// A device or file that may hold a leg that could not be read.
+/// A device or file that may hold a leg but could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Other {
     /// Its path.
     pub path: PathBuf,
-    /// The kind of trouble.
+    /// The kind of problem.
     pub state: OtherState,
-    /// The trouble in words that follow the path.
+    /// The problem, in words that follow the path.
     pub reason: String,
 }
 
@@ -108,26 +108,26 @@ pub enum OtherState {
     Silent,
     /// It could not be opened or read.
     Unreadable,
-    /// It belongs to a leg, and its metadata cannot be used.
+    /// It belongs to a leg, but its metadata cannot be used.
     Unusable,
-    /// It belongs to a stripe of which other devices were not found.
+    /// It belongs to a stripe whose other devices were not found.
     IncompleteStripe,
 }
 
-/// The content that was read from a candidate.
+/// The content read from a candidate.
 #[derive(Clone, Debug)]
 enum Reading {
     /// A leg.
     Leg(Box<FoundLeg>),
     /// A part of a striped leg.
     Member(MemberIdentity),
-    /// Unusable content of hemi, or a candidate that could not be read.
+    /// Content of hemi that cannot be used, or a candidate that could not be read.
     Other(OtherState, String),
     /// No content of hemi.
     Nothing,
 }
 
-/// Reads the identity of a candidate: the superblock of a leg, or the identity of a stripe's member.
+/// Reads a candidate's superblock, or its identity as a member of a stripe.
 fn read_candidate(spec: &LegSpec) -> Reading {
     let unreadable = |error: String| Reading::Other(OtherState::Unreadable, error);
     let leg = match crate::inspect::open(spec) {
@@ -153,7 +153,7 @@ fn read_candidate(spec: &LegSpec) -> Reading {
     }
 }
 
-/// Reads the end of a candidate without a leg at its beginning. It may be a disk with data that was adopted
+/// Reads the end of a candidate that has no leg at its beginning. It may be a disk with data that was adopted
 /// as a leg.
 fn read_end(spec: &LegSpec, size: u64) -> Reading {
     let LegSpec::Path(path) = spec else { return Reading::Nothing };
@@ -192,14 +192,14 @@ impl FoundLeg {
         }
     }
 
-    /// Returns the volume as messages call it.
+    /// Returns the name, id and size of the volume, as shown in messages.
     pub fn volume_text(&self) -> String {
         format!("{:?} ({}, {})", self.name, self.volume, Size(self.size_bytes))
     }
 }
 
-/// Looks at the machine's block devices and at `places`, except for the paths in `except`. May leave
-/// hanging threads behind: see [`apart`].
+/// Scans the machine's block devices and `places`, except for the paths in `except`. May leave hanging
+/// threads behind, see [`apart`].
 fn look(places: &[PathBuf], except: &[PathBuf]) -> Scan {
     let mut scan = Scan::default();
     let mut candidates = devices::candidates(places, &mut scan.others);
@@ -236,7 +236,7 @@ fn look(places: &[PathBuf], except: &[PathBuf]) -> Scan {
     scan
 }
 
-/// Reads candidates in parallel, for [`PATIENCE`] at most.
+/// Reads candidates in parallel, for at most [`PATIENCE`].
 fn read_all(specs: Vec<LegSpec>) -> Vec<Reading> {
     let silent = format!("did not answer within {} s", PATIENCE.as_secs());
     let mut readings = vec![Reading::Other(OtherState::Silent, silent); specs.len()];
@@ -244,7 +244,7 @@ fn read_all(specs: Vec<LegSpec>) -> Vec<Reading> {
     for (index, spec) in specs.into_iter().enumerate() {
         let sender = sender.clone();
         let read = move || {
-            // An error means that nobody waits any more.
+            // An error means that nobody waits for the answer any more.
             let _ = sender.send((index, read_candidate(&spec)));
         };
         if let Err(error) = std::thread::Builder::new().spawn(read) {
@@ -254,7 +254,7 @@ fn read_all(specs: Vec<LegSpec>) -> Vec<Reading> {
     }
     drop(sender);
     let deadline = Instant::now() + PATIENCE;
-    // Ends early when every thread has answered and gone.
+    // The loop ends early once every thread has answered and ended.
     while let Ok((index, reading)) =
         answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
     {
@@ -263,8 +263,7 @@ fn read_all(specs: Vec<LegSpec>) -> Vec<Reading> {
     readings
 }
 
-/// Puts the members of stripes together. Stripes with members that are missing, or there twice, go to
-/// `others`.
+/// Assembles stripes from their members. Stripes with missing or duplicate members go to `others`.
 fn stripes_of(members: Vec<(Candidate, MemberIdentity)>, others: &mut Vec<Other>) -> Vec<LegSpec> {
     let mut stripes: BTreeMap<[u8; 16], Vec<(Candidate, MemberIdentity)>> = BTreeMap::new();
     for (candidate, member) in members {

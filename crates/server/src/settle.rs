@@ -1,9 +1,9 @@
-//! `hemi settle`: brings the legs up to the ledger, so that the volume does without it.
+//! `hemi settle`: brings the legs up to the ledger, so that the volume no longer needs it.
 //!
-//! After a kill the ledger alone may name a region's authority, and it ends with this boot of the
-//! machine. Settling opens the volume as a start does, without exports, and closes it again: the
-//! region pages on all legs that answer then say what the ledger said, their superblocks rely on no
-//! ledger, and it is removed. Debts stay recorded.
+//! After a kill only the ledger may name a region's authority, and it ends with this boot of the
+//! machine. Settling opens the volume as a start does, but without exports, and closes it again.
+//! The region pages on all legs that answer then say what the ledger said, their superblocks rely
+//! on no ledger, and it is removed. Debts stay recorded.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,28 +16,28 @@ use crate::messages::ReactorMessage;
 use crate::opening::{self, OpenOptions};
 use crate::serve::{self, ReactorOptions, ServeError};
 
-/// Pause between two looks at how far the volume is.
+/// Interval between two looks at the volume's phase.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Reports what settling found and did.
+/// The result of settling.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SettleReport {
     /// The volume's name.
     pub volume: String,
     /// The ledger that was settled; `null` if the legs rely on none of this boot of the machine.
     pub ledger: Option<PathBuf>,
-    /// Regions that had been written to and not yet flushed everywhere.
+    /// Regions that had been written and not yet flushed everywhere.
     pub touched_regions: u64,
 }
 
 /// Settles the volume that the configuration names. Writes nothing if its legs rely on no ledger.
 ///
 /// # Errors
-/// As [`serve::serve`].
+/// As for [`serve::serve`].
 pub fn settle(config: &Config) -> Result<SettleReport, ServeError> {
     let options = OpenOptions {
         scan: config.scan.as_ref(),
-        // The machine is about to restart: an absent leg will not come.
+        // The machine is about to restart, so an absent leg will not come.
         patience: Duration::ZERO,
         ledger: &config.ledger,
         start_degraded: false,
@@ -61,12 +61,12 @@ pub fn settle(config: &Config) -> Result<SettleReport, ServeError> {
         allow_inject: false,
     };
     let running = serve::start(opened, options, Vec::new(), snapshot)?;
-    // Legs that do not answer are marked out as in a volume that is served.
+    // Legs that do not answer are marked out, as in a served volume.
     while running.handle.snapshot().phase == Phase::Opening && !running.has_ended() {
         std::thread::sleep(LOOK_INTERVAL);
     }
     let reply = Box::new(|_| ());
-    // A reactor that has ended says why below.
+    // If the reactor has ended, the join below returns the reason.
     let _ = running.handle.send(ReactorMessage::Shutdown { drain: 0, reply });
     running.join()?;
     if let Some(path) = ledger.as_ref().filter(|path| path.exists()) {

@@ -1,7 +1,7 @@
-//! The state directory: files that are kept of a volume over restarts, on a disk.
+//! The state directory: files on a disk that are kept for a volume over restarts.
 //!
-//! Nothing in it is needed to serve the volume. It holds what the operator may want to look back at,
-//! such as the history. Its files are named after the volume's id.
+//! Serving the volume needs nothing from it. It holds records for the operator, such as the history. Its
+//! files are named after the volume's id.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -15,28 +15,27 @@ use crate::config::place::Place;
 
 /// The state directory of a system service.
 pub const SYSTEM_STATE_DIRECTORY: &str = "/var/lib/hemi";
-/// Mode of a directory that is created.
+/// Mode of a directory created for it.
 const DIRECTORY_MODE: u32 = 0o755;
-/// Mode of a file.
+/// Mode of its files.
 const FILE_MODE: u32 = 0o600;
 
-/// Returns the path of a volume's file, `<directory>/<volume id>.<extension>`. The directory is
-/// created if need be.
+/// Returns the path of a volume's file, `<directory>/<volume id>.<extension>`. Creates the directory if
+/// needed.
 ///
 /// # Errors
-/// Says in plain text why nothing is kept: the configuration says so, or the directory cannot be
-/// written.
+/// Text with the reason why nothing is kept: the configuration says so, or the directory cannot be written.
 pub fn file(place: &Place, volume: Id, extension: &str) -> Result<PathBuf, String> {
     let name = format!("{}.{extension}", hemi_io::probe::hex(volume));
     directory(place).map(|directory| directory.join(name))
 }
 
-/// Opens a file of the state directory for reading; `None` if there is none.
+/// Opens a file of the state directory for reading. Returns `None` if it does not exist.
 ///
 /// # Errors
-/// Fails if it cannot be opened, is no regular file, or others than this user can write it.
+/// Fails if it cannot be opened, is not a regular file, or can be written by other users.
 pub fn open(path: &Path) -> io::Result<Option<File>> {
-    // What is no regular file must not be waited for.
+    // Opening anything but a regular file must not block.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
     let file = match file {
@@ -52,10 +51,10 @@ pub fn open(path: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Creates a file of the state directory in the place of one of that name.
+/// Creates a file of the state directory, replacing one of that name.
 ///
 /// # Errors
-/// Fails if the old one cannot be removed or the new one not be created.
+/// Fails if the old file cannot be removed or the new one cannot be created.
 pub fn create(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -64,11 +63,11 @@ pub fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(path)
 }
 
-/// Replaces a file as a whole, and makes its directory if need be. After a crash either the old content is
-/// there or the new one.
+/// Replaces a file as a whole, and creates its directory if needed. After a crash either the old or the new
+/// content is there.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     std::fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)?;
@@ -82,10 +81,10 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Returns the first of the directories that can be written, created if need be.
+/// Returns the first of the directories that can be written, creating it if needed.
 ///
 /// # Errors
-/// Says in plain text why there is none.
+/// Text with the reason why there is none.
 pub fn directory(place: &Place) -> Result<PathBuf, String> {
     let candidates = match place {
         Place::None => return Err("the configuration says none".into()),
@@ -104,12 +103,12 @@ pub fn directory(place: &Place) -> Result<PathBuf, String> {
     Err(reasons.join("; "))
 }
 
-/// Returns the usual directories, first the preferred one. They need not exist.
+/// Returns the usual directories, the preferred one first. They need not exist.
 fn usual_directories() -> Vec<PathBuf> {
     let variable = |name: &str| {
         std::env::var_os(name).filter(|value| Path::new(value).is_absolute()).map(PathBuf::from)
     };
-    // systemd names the unit's own; of several, the first is meant.
+    // systemd gives the unit's own directories; the first of several is used.
     let unit = std::env::var("STATE_DIRECTORY").ok().and_then(|names| {
         let first = names.split(':').next().unwrap_or_default();
         first.starts_with('/').then(|| PathBuf::from(first))

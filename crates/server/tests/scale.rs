@@ -1,9 +1,9 @@
-//! Volumes of 16 TiB, on sparse files of an XFS (ext4 has no files that large) in a loop
-//! device: needs root and is skipped without it.
+//! Volumes of 16 TiB, on sparse files of an XFS in a loop device (ext4 has no files that large).
+//! The test needs root and is skipped without it.
 //!
-//! What is asserted is what grows with a volume: the metadata's size and the memory to read
+//! It asserts the figures that grow with a volume: the size of the metadata and the memory to read
 //! it. Times are printed, not judged: `cargo test -p hemi-server --test scale -- --nocapture`.
-//! One test, so that the process's memory is its own.
+//! There is only one test, so the process's memory is its own.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -36,7 +36,7 @@ impl Drop for Mount {
     }
 }
 
-/// The most memory the process has had, in bytes.
+/// Returns the peak memory of the process in bytes.
 fn memory_peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("this is Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is there");
@@ -63,11 +63,11 @@ fn sixteen_tebibytes() {
     // Default regions, with the fewest and the most legs.
     volume(&point, 2, None, 262_144);
     volume(&point, 8, None, 262_144);
-    // As many regions as there can be.
+    // The largest possible number of regions.
     volume(&point, 2, Some(MIB), 16_777_216);
     let more = memory_peak() - before;
     println!("memory: {} KiB more at the peak", more >> 10);
-    // Reading and writing go by in pieces: the table is never in memory as a whole.
+    // The table is read and written in pieces and never in memory as a whole.
     assert!(more < 16 * MIB, "{more} bytes");
     drop(mount);
 }
@@ -90,13 +90,13 @@ fn volume(folder: &Path, legs: usize, region_bytes: Option<u64>, regions: u32) {
     for path in &paths {
         let metadata = fs::metadata(path).expect("it was made");
         assert_eq!(metadata.len(), layout.leg_bytes());
-        // The table, twice, in whole blocks of the file system; beside it some blocks.
+        // The table twice, in whole blocks of the file system, and some more blocks.
         let table = u64::from(layout.page_count()) * 8192;
         let used = metadata.blocks() * 512;
         assert!(used >= table && used < table + MIB, "{used} bytes for a table of {table}");
     }
 
-    // One page in the middle rots.
+    // One page in the middle is damaged.
     let page = layout.page_count() / 2;
     let file = File::options().write(true).open(&paths[0]).expect("it was made");
     file.write_all_at(&[0xFF], layout.page_address(page, 1) + 1001).expect("there is space");

@@ -12,7 +12,7 @@ use super::{Content, Kind, Probe, hex};
 use crate::config::legs::LegSpec;
 use crate::leg::apart;
 
-/// Returns the leg if there is a hemi superblock in either slot.
+/// Returns the leg if either slot holds a hemi superblock.
 pub(super) fn hemi(
     size: u64,
     mut read_at: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
@@ -61,24 +61,24 @@ pub(super) fn hemi_apart(file: &File, size: u64) -> io::Result<Option<Content>> 
     Ok(Some(Content::HemiMetadata { spec }))
 }
 
-/// Returns the superblock of a leg that has its metadata at the end of `file`, a file or device
-/// of `size` bytes, if there is one. A search for legs has to look at the beginning first: the data of a
-/// leg found there may end with another leg, for instance one of a virtual machine. The spec of a leg
-/// found here is `end:PATH`.
+/// Returns the superblock of a leg that has its metadata at the end of `file`, a file or device of `size`
+/// bytes, if there is one. A search for legs must look at the beginning first: the data of a leg found there
+/// may end with another leg, for example one of a virtual machine. The spec of a leg found here is
+/// `end:PATH`.
 ///
 /// # Errors
-/// The file cannot be read.
+/// Fails if the file cannot be read.
 pub fn superblock_at_end(file: &File, size: u64) -> io::Result<Option<Superblock>> {
     let Some(place) = apart::head_at_end(size) else { return Ok(None) };
     let mut head = vec![0; HEAD_BYTES as usize];
     file.read_exact_at(&mut head, place)?;
     let found = newest_of(&head).ok();
-    // A superblock that does not fit was written for another size, or is a copy in somebody's data.
+    // A superblock that does not fit was written for another size, or is a copy within some data.
     Ok(found.filter(|superblock| superblock.layout.leg_bytes() <= apart::end_of(size)))
 }
 
-/// Returns the right spec, in a sentence, if `spec` is a path alone and belongs to a leg that is
-/// named otherwise. The message about a path without a superblock at its beginning uses it.
+/// Returns a sentence with the right spec, if `spec` is a path alone and belongs to a leg with another spec.
+/// The message about a path without a superblock at its beginning uses it.
 pub fn other_spec(spec: &LegSpec) -> Option<String> {
     let LegSpec::Path(path) = spec else { return None };
     let size = match Probe::new(path) {

@@ -1,4 +1,4 @@
-//! The option that makes a volume a block device of its machine.
+//! The option that attaches a volume as a block device of its machine.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,14 +7,14 @@ use serde::de::IntoDeserializer as _;
 use serde::de::value::Error;
 use serde::{Deserialize, Serialize};
 
-/// The kernel's driver through which the volume is a block device.
+/// The kernel driver that makes the volume a block device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
-    /// It is none, unless it was made one by `hemi attach` or an earlier start.
+    /// No block device, unless `hemi attach` or an earlier start made one.
     #[default]
     None,
-    /// The best that the kernel has.
+    /// The best driver that the kernel has.
     Auto,
     /// ublk (Linux 6.5).
     Ublk,

@@ -1,4 +1,4 @@
-//! The place of files that hemi keeps of a volume, as the configuration names it.
+//! The place of files that hemi keeps for a volume, as configured.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Names the place of the ledger, or of what is kept over restarts: `auto`, `none`, or a directory.
+/// The place of the ledger or of state kept over restarts: `auto`, `none` or a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// The usual directory, if it can be used; else none.
+    /// The usual directory if it can be used, else none.
     #[default]
     Auto,
-    /// Nowhere.
+    /// No place: nothing is kept.
     None,
     /// This directory.
     Directory(PathBuf),

@@ -1,4 +1,4 @@
-//! The option that finds a volume's legs by their content, wherever they are.
+//! The option that finds a volume's legs by scanning devices, wherever they are.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,20 +7,20 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 
-/// The volume whose legs are looked for, and where.
+/// The volume whose legs are searched for, and the places to search.
 ///
-/// A configuration file has either the volume alone or a table.
+/// A configuration file gives either the volume alone or a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanConfig {
-    /// The volume's name or its id.
+    /// The volume's name or id.
     pub volume: String,
-    /// Files, devices and directories that are looked at besides the machine's block devices. A
-    /// directory stands for the files and devices directly in it.
+    /// Files, devices and directories to scan besides the machine's block devices. A directory
+    /// stands for the files and devices directly in it.
     pub places: Vec<PathBuf>,
 }
 
 impl ScanConfig {
-    /// Looks for a volume on the machine's block devices.
+    /// Returns a scan for a volume on the machine's block devices.
     pub fn new(volume: impl Into<String>) -> ScanConfig {
         ScanConfig { volume: volume.into(), places: Vec::new() }
     }

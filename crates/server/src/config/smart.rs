@@ -1,4 +1,4 @@
-//! The option that says how often drives are asked for their health.
+//! The option that sets how often the drives' health is read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +7,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use hemi_units::Time;
 
-/// Shortest pause: drives answer such questions between requests.
+/// Shortest interval, since drives answer such commands between requests.
 pub const SMART_MIN: Time = Time::seconds(60);
-/// Longest pause.
+/// Longest interval.
 pub const SMART_MAX: Time = Time::seconds(86_400);
 
-/// Says how often drives are asked for their health.
+/// The interval at which the drives' health is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmartPolling {
     /// Never.
     Off,
-    /// Once in this time, from [`SMART_MIN`] to [`SMART_MAX`].
+    /// At this interval, from [`SMART_MIN`] to [`SMART_MAX`].
     Every(Time),
 }
 

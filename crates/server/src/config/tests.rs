@@ -204,7 +204,7 @@ fn assignments_reach_every_key() {
     }
 }
 
-/// The documentation's table has every bounded option with its default and range.
+/// The documentation's table lists every bounded option with its default and range.
 #[test]
 fn the_documentation_has_every_bound() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
@@ -219,7 +219,7 @@ fn the_documentation_has_every_bound() {
     }
 }
 
-/// The example that is installed says what the defaults are, and is sound.
+/// The installed example states the defaults and is valid.
 #[test]
 fn the_packaged_example_is_sound() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/hemi.toml");

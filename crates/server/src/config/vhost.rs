@@ -1,4 +1,4 @@
-//! Sockets by which virtual machines have the volume as a disk.
+//! Sockets through which virtual machines use the volume as a disk.
 
 use std::path::PathBuf;
 
@@ -12,14 +12,14 @@ use hemi_io::config::ConfigError;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct VhostConfig {
-    /// Path of the unix socket; a stale socket file there is replaced.
+    /// Path of the unix socket. A stale socket file there is replaced.
     pub socket: PathBuf,
-    /// True if writes are refused. Default false.
+    /// True if writes are refused. Default: false.
     #[serde(default)]
     pub read_only: bool,
 }
 
-/// Checks every socket, and that no two are the same.
+/// Checks every socket, and that no two are equal.
 ///
 /// # Errors
 /// [`ConfigError::Conflict`], which names the first invalid socket.

@@ -1,7 +1,7 @@
-//! Stall hidden from clients: the time in which a leg did not answer, while clients were served.
+//! Stall time hidden from clients: the time during which a leg did not answer while clients were served.
 //!
-//! `docs/dashboard.md` has the definition that this follows. Time is looked at second by second, from
-//! cumulative counters, so that no freeze is too short to be counted.
+//! `docs/dashboard.md` has the definition. Time is counted second by second from cumulative counters, so no
+//! freeze is too short to count.
 
 use std::collections::VecDeque;
 
@@ -10,35 +10,35 @@ use hemi_engine::identifiers::LEGS_MAX;
 use hemi_engine::status::{LegState, LegStatus, Status};
 use serde::{Deserialize, Serialize};
 
-/// Hours that are kept one by one: a week.
+/// Number of hours kept individually: a week.
 const HOURS: u64 = 7 * 24;
 const DAY_HOURS: u64 = 24;
 const HOUR_MS: u64 = 3_600_000;
 
-/// Stall hidden from clients.
+/// Stall time hidden from clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HiddenStall {
-    /// The hidden stall of the last 24 hours, to the hour.
+    /// Hidden stall time of the last 24 hours, to the hour.
     pub day_ns: u64,
-    /// The hidden stall of the last seven days, to the hour.
+    /// Hidden stall time of the last seven days, to the hour.
     pub week_ns: u64,
-    /// Since the volume was first served with a state directory.
+    /// Hidden stall time since the volume was first served with a state directory.
     pub total_ns: u64,
 }
 
-/// The hidden stall of one hour, and the total at its end.
+/// The hidden stall time of one hour, and the total at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hour {
     /// Hours since 1970.
     pub(super) hour: u64,
-    /// Nanoseconds within it.
+    /// Hidden stall time within the hour, in nanoseconds.
     pub(super) hidden: u64,
-    /// The total, this hour included, in nanoseconds.
+    /// The total including this hour, in nanoseconds.
     pub(super) total: u64,
 }
 
 impl Hour {
-    /// Bytes of its encoding.
+    /// Size of its encoding in bytes.
     pub(super) const BYTES: usize = 24;
 
     /// Returns it as bytes.
@@ -50,7 +50,7 @@ impl Hour {
         bytes
     }
 
-    /// Returns the hour that [`Hour::encode`] made these bytes of; `None` if it made no such bytes.
+    /// Returns the hour that [`Hour::encode`] encoded as these bytes; `None` if they are not valid.
     pub(super) fn decode(bytes: &[u8]) -> Option<Hour> {
         let (values, rest) = bytes.as_chunks();
         let &[hour, hidden, total] = values else { return None };
@@ -62,28 +62,28 @@ impl Hour {
         })
     }
 
-    /// Returns true if the hour still counts at a time in unix milliseconds.
+    /// Returns true if the hour still counts at a time in milliseconds since 1970.
     pub(super) fn is_kept(&self, now_ms: u64) -> bool {
         now_ms / HOUR_MS < self.hour + HOURS
     }
 }
 
-/// Hidden stall by the hour.
+/// Hidden stall time by the hour.
 #[derive(Debug, Default)]
 pub(super) struct Hidden {
     hours: VecDeque<Hour>,
     total: u64,
-    /// For each leg: the end of the last second in which it stalled, in nanoseconds since the first. What is
-    /// counted before is not counted again.
+    /// For each leg, the end of the last second in which it stalled, in nanoseconds since the start. Time
+    /// before it has been counted and is not counted again.
     stalled_until: [u64; LEGS_MAX],
-    /// Legs that were frozen in the last second.
+    /// Legs that were frozen in the last second, by slot.
     was_frozen: [bool; LEGS_MAX],
     now: u64,
 }
 
 impl Hidden {
-    /// Takes one second: the volume at its beginning, at its end, and its length in nanoseconds. Returns
-    /// the hidden stall that it adds.
+    /// Takes one second: the volume at its beginning and at its end, and its length in nanoseconds. Returns
+    /// the hidden stall time that it adds.
     pub(super) fn take(&mut self, before: &Status, now: &Status, length: u64, at_ms: u64) -> u64 {
         let start = self.now;
         self.now += length;
@@ -101,7 +101,7 @@ impl Hidden {
         if served.count() == 0 {
             return 0;
         }
-        // What clients waited themselves, beyond what a leg is waited for, was not hidden.
+        // The time that clients themselves waited, beyond the wait limit of a leg, was not hidden.
         let limit = now.legs.iter().map(wait_limit).min().unwrap_or(0);
         let waited = at_least(&served).saturating_sub(limit);
         let hidden = longest.saturating_sub(waited);
@@ -109,7 +109,7 @@ impl Hidden {
         hidden
     }
 
-    /// Returns for how long a leg did not answer in a second that ends at `end`, with what went before and
+    /// Returns the time that a leg did not answer in a second that ends at `end`, with earlier time that
     /// shows only now.
     fn stall_of(&mut self, before: &LegStatus, now: &LegStatus, end: u64) -> u64 {
         if matches!(now.state, LegState::Out | LegState::Empty) {
@@ -119,11 +119,11 @@ impl Hidden {
         let frozen = now.frozen_time.saturating_sub(before.frozen_time);
         let was_frozen = std::mem::replace(&mut self.was_frozen[slot], frozen > 0);
         if frozen > 0 || was_frozen {
-            // Exact. I/O that comes back after the freeze has been counted with it.
+            // This is exact. I/O that returns after the freeze has been counted with it.
             return frozen;
         }
-        // An I/O was late without a freeze, for others were answered meanwhile. It was so until now at the
-        // most, and no longer than it took beyond its limit.
+        // An I/O was late without a freeze, because others were answered meanwhile. Its lateness ended now at
+        // the latest, and lasted no longer than its latency beyond its limit.
         let mut done = now.reads.since(&before.reads);
         done.merge(&now.writes.since(&before.writes));
         let late =
@@ -135,7 +135,7 @@ impl Hidden {
         let hour = at_ms / HOUR_MS;
         self.total += hidden;
         match self.hours.back_mut() {
-            // A clock that was set back counts into the hour that it had reached.
+            // If the clock was set back, the time counts for the hour already reached.
             Some(last) if last.hour >= hour => {
                 last.hidden += hidden;
                 last.total = self.total;
@@ -148,7 +148,7 @@ impl Hidden {
         }
     }
 
-    /// Takes what was kept of the time before, oldest first.
+    /// Restores the hours kept from before, oldest first.
     pub(super) fn restore(&mut self, before: &[Hour]) {
         let own: Vec<Hour> = self.hours.drain(..).collect();
         self.total += before.iter().map(|hour| hour.total).max().unwrap_or(0);
@@ -168,7 +168,7 @@ impl Hidden {
         self.hours.back().copied()
     }
 
-    /// Returns the figures at a time in unix milliseconds.
+    /// Returns the figures at a time in milliseconds since 1970.
     pub(super) fn figures(&self, now_ms: u64) -> HiddenStall {
         let now = now_ms / HOUR_MS;
         let last = |hours: u64| {
@@ -179,7 +179,7 @@ impl Hidden {
     }
 }
 
-/// Returns the latencies of all requests of clients that were answered in between.
+/// Returns the latencies of all client requests answered in between.
 fn served(before: &Status, now: &Status) -> LatencyHistogram {
     let mut served = now.client_reads.since(&before.client_reads);
     served.merge(&now.client_writes.since(&before.client_writes));
@@ -191,7 +191,7 @@ fn wait_limit(leg: &LegStatus) -> u64 {
     leg.read_wait_limit.min(leg.write_wait_limit)
 }
 
-/// Returns what the slowest of some latencies took at least: the lower end of its bucket, or zero.
+/// Returns the least that the slowest of some latencies can have been: the lower end of its bucket, or zero.
 fn at_least(latencies: &LatencyHistogram) -> u64 {
     let highest = latencies.buckets().iter().rposition(|&count| count > 0);
     highest.filter(|&bucket| bucket > 0).map_or(0, |bucket| bucket_upper_bound(bucket - 1) + 1)

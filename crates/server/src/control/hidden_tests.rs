@@ -1,4 +1,4 @@
-//! Tests of how hidden stalls are counted.
+//! Tests of the count of hidden stall time.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn volume() -> Status {
     Status { legs: vec![leg(0), leg(1)], ..Status::default() }
 }
 
-/// Takes seconds in each of which `change` is applied; returns what each adds.
+/// Takes seconds, to each of which a change is applied, and returns the stall time that each adds.
 fn counted(seconds: &[&dyn Fn(&mut Status)]) -> Vec<u64> {
     let mut hidden = Hidden::default();
     let mut now = volume();
@@ -51,7 +51,7 @@ fn what_clients_waited_is_not_hidden() {
         served(status, 500 * MILLISECOND);
     };
     let counted = counted(&[&stalled])[0];
-    // The bucket of 500 ms begins at 470 ms; of that, 20 ms are the wait limit.
+    // The bucket of 500 ms begins at 470 ms, of which 20 ms are the wait limit.
     assert!((420 * MILLISECOND..=520 * MILLISECOND).contains(&counted), "{counted}");
 }
 
@@ -76,7 +76,7 @@ fn a_late_request_counts_beyond_the_limit_and_once() {
     assert_eq!(after[0], 0);
     assert!((500 * MILLISECOND..=660 * MILLISECOND).contains(&after[1]), "{after:?}");
     assert!(after[1] + after[2] <= 2 * SECOND && after[3] == 0, "{after:?}");
-    // One within the limits of larger requests says nothing.
+    // A latency within the limits of larger requests does not count.
     let usual = |status: &mut Status| {
         status.legs[1].writes.record(39 * MILLISECOND);
         served(status, MILLISECOND);

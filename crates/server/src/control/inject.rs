@@ -5,16 +5,16 @@ use hemi_stalls::{Experiment, PhaseSpec, Schedule, ScheduleError};
 use super::volume::{Fault, Refusal, RefusalKind};
 use hemi_units::Time;
 
-/// Longest injected freeze: long enough to outlast every `out_after` in use.
+/// Longest injected freeze, longer than every `out_after` in use.
 pub const FREEZE_MAX: Time = Time::seconds(3600);
 /// Longest injected delay.
 pub const DELAY_MAX: Time = Time::seconds(60);
 
-/// The schedule of a fault that stalls requests; `None` of any other fault.
+/// Returns the schedule of a fault that stalls requests, or `None` for any other fault.
 ///
 /// # Errors
 ///
-/// A refusal naming the phase, the value and the bound.
+/// A refusal that names the phase, the value and the bound.
 pub fn schedule(fault: &Fault) -> Result<Option<Schedule>, Refusal> {
     let refusal = |ScheduleError { what, right }| {
         Refusal::new(RefusalKind::BadRequest, what, sentence(&right))
@@ -37,18 +37,18 @@ pub fn schedule(fault: &Fault) -> Result<Option<Schedule>, Refusal> {
     Ok(Some(schedule))
 }
 
-/// A clause as a sentence.
+/// Turns a clause into a sentence.
 fn sentence(clause: &str) -> String {
     let mut letters = clause.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
     first.into_iter().chain(letters).chain(['.']).collect()
 }
 
-/// Whether a fault is within bounds.
+/// Checks that a fault is within its bounds.
 ///
 /// # Errors
 ///
-/// A refusal naming the value and the bound.
+/// A refusal that names the value and the bound.
 pub fn check(fault: &Fault) -> Result<(), Refusal> {
     let refuse =
         |what: String, way_out: String| Err(Refusal::new(RefusalKind::BadRequest, what, way_out));

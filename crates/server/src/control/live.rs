@@ -1,7 +1,7 @@
-//! Live views: a status four times a second and events as they happen, for several viewers.
+//! Live views: four statuses a second and events as they happen, for several viewers.
 //!
-//! A status is serialised once for all. A viewer that is slow gets the newest when it can take one, and not
-//! those in between; nothing is queued for it. Of events, it gets those that are still kept.
+//! A status is serialized once for all viewers. A slow viewer gets the newest status when it can take one and
+//! skips those in between, so nothing is queued for it. It gets all events that are still kept.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
@@ -19,22 +19,22 @@ use super::routes::remembered::{EventsQuery, misunderstood};
 use super::routes::{Shared, refuse};
 use super::volume::{Census, Refusal, RefusalKind, Volume};
 
-/// Viewers at a time, of live views and of streams of events together.
+/// Maximum number of viewers of live views and event streams together.
 pub(super) const VIEWERS_MAX: usize = 16;
-/// Pause between two statuses of a live view.
+/// Interval between two statuses of a live view.
 const STATUS_EVERY: Duration = Duration::from_millis(250);
-/// Age up to which a census of the regions is given to others that ask for the same.
+/// Age up to which a census of the regions is reused for the same request.
 const CENSUS_AGE_MAX: Duration = Duration::from_secs(1);
-/// Events that are taken from the log at once.
+/// Number of events taken from the log at once.
 const EVENTS_AT_ONCE: usize = 64;
 
-/// Those who look on.
+/// The viewers.
 #[derive(Debug)]
 pub(super) struct Viewers {
     count: Arc<AtomicUsize>,
-    /// The newest status, as an event of a stream. Empty until somebody looks.
+    /// The newest status as an event of a stream. Empty until there is a viewer.
     status: watch::Sender<Bytes>,
-    /// The newest census, and who may take the next.
+    /// Held while a census is taken, so that only one runs at a time.
     census: Mutex<()>,
     newest_census: BlockingMutex<Option<(usize, Instant, Arc<Census>)>>,
 }
@@ -50,7 +50,7 @@ impl Default for Viewers {
     }
 }
 
-/// A viewer's place, given back when it is dropped.
+/// A viewer's place, released on drop.
 #[derive(Debug)]
 struct Place(Arc<AtomicUsize>);
 
@@ -61,7 +61,7 @@ impl Drop for Place {
 }
 
 impl Viewers {
-    /// Lets one more look on, if there is a place.
+    /// Admits one more viewer, if there is a place.
     fn enter(&self) -> Result<Place, Refusal> {
         let taken = self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
             (count < VIEWERS_MAX).then_some(count + 1)
@@ -75,7 +75,7 @@ impl Viewers {
         })
     }
 
-    /// Takes a census, or returns one that was taken lately. One is taken at a time.
+    /// Takes a census, or returns a recent one. Only one is taken at a time.
     pub(super) async fn census(
         &self,
         volume: &dyn Volume,
@@ -95,7 +95,7 @@ impl Viewers {
     }
 }
 
-/// Serialises the status for all viewers, while there are any.
+/// Serializes the status for all viewers while there are any.
 pub(super) async fn publish(shared: Shared) {
     let mut ticks = tokio::time::interval(STATUS_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -109,7 +109,7 @@ pub(super) async fn publish(shared: Shared) {
 
 fn status_event(shared: &Shared) -> Bytes {
     let mut event = b"event: status\ndata: ".to_vec();
-    // Without a line break in it, JSON is one line of a stream.
+    // JSON without line breaks is one line of a stream.
     let written = serde_json::to_writer(&mut event, &shared.status());
     debug_assert!(written.is_ok(), "a status has a form");
     event.extend_from_slice(b"\n\n");
@@ -129,7 +129,7 @@ pub(super) async fn live(State(shared): State<Shared>) -> Response {
     let mut last = *newest.borrow_and_update();
     tokio::spawn(async move {
         let _place = place;
-        // What was there before is not news.
+        // The status from before is not news.
         statuses.mark_unchanged();
         let mut next = Ok(first);
         while let Ok(status) = next {
@@ -154,7 +154,7 @@ pub(super) async fn live(State(shared): State<Shared>) -> Response {
     streamed("text/event-stream", stream)
 }
 
-/// `GET /v1/events/stream`: an event a line, those that are kept first.
+/// `GET /v1/events/stream`: one event a line, beginning with those that are kept.
 pub(super) async fn events(
     State(shared): State<Shared>,
     query: Result<Query<EventsQuery>, QueryRejection>,
@@ -182,7 +182,7 @@ pub(super) async fn events(
     streamed("application/x-ndjson", stream)
 }
 
-/// Sends all events after `last`. Returns false if nobody takes them.
+/// Sends all events after `last`. Returns false if the viewer is gone.
 async fn send_events(
     shared: &Shared,
     last: &mut u64,

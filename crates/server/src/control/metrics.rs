@@ -1,7 +1,7 @@
-//! Prometheus metrics, encoded from a snapshot when they are asked for.
+//! Prometheus metrics, encoded from a snapshot on request.
 //!
-//! Nothing is counted twice: every figure is the engine's own, read at the scrape.
-//! `docs/metrics.md` lists them; a test compares the two.
+//! Nothing is counted twice: every figure is the engine's own, read at the scrape. `docs/metrics.md` lists
+//! them, and a test compares the two.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,14 +30,14 @@ use hemi_io::probe::hex;
 
 mod drives;
 
-/// The content type of [`render`]'s text.
+/// The content type of the text from [`render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Metrics in OpenMetrics text.
+/// Encodes the metrics as OpenMetrics text.
 ///
 /// # Errors
 ///
-/// None in practice: writing to a string fails only where an encoder has a bug.
+/// None in practice: writing to a string fails only if an encoder has a bug.
 pub(super) fn render(
     snapshot: Arc<Snapshot>,
     settings: &Settings,
@@ -69,7 +69,7 @@ struct SnapshotCollector {
 
 type Labels = Vec<(&'static str, String)>;
 
-/// A histogram among others of one name, with its labels.
+/// One of several histograms with the same name, with its labels.
 type Labelled<'a> = (Labels, &'a LatencyHistogram);
 
 impl Collector for SnapshotCollector {
@@ -250,7 +250,7 @@ impl SnapshotCollector {
 
 const NO_EXEMPLAR: Option<&prometheus_client::metrics::exemplar::Exemplar<NoLabelSet, f64>> = None;
 
-/// The encoder, one call for each metric.
+/// The encoder, with one call for each metric.
 struct Out<'a> {
     encoder: DescriptorEncoder<'a>,
 }
@@ -296,8 +296,8 @@ impl Out<'_> {
     }
 }
 
-/// The engine's buckets joined to one in each power of two: a third of the lines, and
-/// enough for a dashboard's quantiles.
+/// Joins the engine's buckets into one for each power of two. That is a third of the lines, and enough for
+/// the quantiles of a dashboard.
 fn octaves(histogram: &LatencyHistogram) -> Vec<(f64, u64)> {
     const STEPS: usize = 4;
     let mut octaves: Vec<(f64, u64)> = histogram
@@ -309,7 +309,7 @@ fn octaves(histogram: &LatencyHistogram) -> Vec<(f64, u64)> {
             (as_seconds(bucket_upper_bound(last)), counts.iter().sum())
         })
         .collect();
-    // The last holds everything above it, too.
+    // The last one also holds everything above it.
     if let Some(last) = octaves.last_mut() {
         last.0 = f64::INFINITY;
     }
@@ -324,7 +324,7 @@ fn flag(set: bool) -> f64 {
     f64::from(u8::from(set))
 }
 
-/// The policy as it is configured.
+/// Returns the policy's name in the configuration.
 fn policy_name(policy: Policy) -> &'static str {
     match policy {
         Policy::First => "first",
@@ -367,7 +367,7 @@ mod tests {
             media_errors: Some(2),
             ..DriveStatus::default()
         };
-        // A leg that was in the slot before says nothing of this one.
+        // A leg that was in the slot before says nothing about this one.
         for (slot, spec) in [(1, "/dev/sdb"), (0, "/dev/sda")] {
             let drives_of_leg = vec![drive.clone(), DriveStatus::unknown("a remote leg")];
             drives.lock().insert(

@@ -1,15 +1,15 @@
-//! The pace of work that will end, such as a drain, a rebuild or a scrub, and the time left.
+//! The pace of finite work, such as a drain, a rebuild or a scrub, and the time left.
 //!
-//! Fed with what is left, twice a second. The pace is a mean that forgets, so that a pause of a second
-//! does not send the time left to the skies, and yet follows a drive that has become slower.
+//! It is fed with the remaining work twice a second. The pace is an exponentially weighted mean: a pause of a
+//! second does not make the time left explode, and yet it follows a drive that has become slower.
 
 use std::time::{Duration, Instant};
 
-/// Age at which work counts for about a third of work done now.
+/// Age at which work counts about a third as much as work done now.
 const MEMORY: Duration = Duration::from_secs(30);
-/// Nothing is said of the pace before it has been watched for this long.
+/// Shortest time of watching before a pace is reported.
 const WATCHED_MIN: Duration = Duration::from_secs(1);
-/// A time left that is longer than this is no forecast.
+/// Longest time left that is reported.
 const REMAINING_MAX: Duration = Duration::from_secs(365 * 86_400);
 
 /// The pace of one piece of work.
@@ -19,29 +19,29 @@ pub struct Pace {
     last: Instant,
     left: u64,
     done: u64,
-    /// The most that was left since it began: all of it, as far as is known.
+    /// The most work left at any time since the start, which is all of it as far as is known.
     most: u64,
     steps: u32,
-    /// The rate at which it gets less, and the rate at which work is done, in bytes a second.
+    /// The rates at which the remaining work shrinks and at which work is done, in bytes per second.
     falls: f64,
     works: f64,
 }
 
 impl Pace {
-    /// Begins to watch work of which `left` bytes are left, and `done` are counted as done so far.
+    /// Starts watching work of which `left` bytes are left and `done` bytes count as done so far.
     pub fn begin(now: Instant, left: u64, done: u64) -> Pace {
         let (begun, last, most) = (now, now, left);
         Pace { begun, last, left, done, most, steps: 0, falls: 0.0, works: 0.0 }
     }
 
-    /// Takes in how much is left and has been done by now.
+    /// Records the work left and done by now.
     pub fn note(&mut self, now: Instant, left: u64, done: u64) {
         let seconds = now.saturating_duration_since(self.last).as_secs_f64();
         if seconds <= 0.0 {
             return;
         }
         self.steps = self.steps.saturating_add(1);
-        // At first a plain mean: there is nothing to forget yet.
+        // It is a plain mean at first, since there is nothing to forget yet.
         let forgets = 1.0 - (-seconds / MEMORY.as_secs_f64()).exp();
         let share = forgets.max(1.0 / f64::from(self.steps));
         let falls = (self.left as f64 - left as f64) / seconds;
@@ -52,18 +52,18 @@ impl Pace {
         self.most = self.most.max(left);
     }
 
-    /// The work left, in bytes.
+    /// Returns the work left, in bytes.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Bytes done a second; `None` before that is known.
+    /// Returns the bytes done per second; `None` while unknown.
     pub fn bytes_per_second(&self) -> Option<u64> {
         self.is_known().then_some(self.works as u64)
     }
 
-    /// The time until nothing is left, if it goes on so; `None` if that is not known, or if it does not
-    /// get less.
+    /// Returns the time until nothing is left at the current rate; `None` if it is unknown or the work is not
+    /// shrinking.
     pub fn remaining(&self) -> Option<Duration> {
         if !self.is_known() || self.falls < 1.0 {
             return None;
@@ -72,7 +72,7 @@ impl Pace {
         (seconds < REMAINING_MAX.as_secs_f64()).then(|| Duration::from_secs_f64(seconds))
     }
 
-    /// The part that is done of `all`, or of the most that was left if `all` is not known, per mille.
+    /// Returns the share done in thousandths, of `all` or of the most that was left if `all` is not known.
     pub fn permille(&self, all: Option<u64>) -> u16 {
         permille(self.most.max(self.left).max(all.unwrap_or(0)), self.left)
     }
@@ -82,7 +82,7 @@ impl Pace {
     }
 }
 
-/// The part of `all` that is done where `left` is left, per mille. Not 1000 before it is.
+/// Returns the share of `all` that is done if `left` is left, in thousandths. It is 1000 only at the end.
 pub fn permille(all: u64, left: u64) -> u16 {
     let done = all.saturating_sub(left);
     let share = u128::from(done) * 1000 / u128::from(all.max(1));

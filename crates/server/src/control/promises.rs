@@ -1,7 +1,7 @@
-//! Which promise does not hold in full right now, in words an operator can act on.
+//! Promises that do not fully hold right now, in words on which an operator can act.
 //!
-//! The promises P1 to P8 are those of `docs/design`. Each sentence names the legs, says what
-//! is lost if what happens, and never more than the figures support.
+//! The promises P1 to P8 are those of `docs/design`. Each sentence names the legs, the loss and the event
+//! that would cause it, and claims no more than the figures support.
 
 use hemi_engine::settings::{ExposureMode, FlushCopies, Policy, Settings};
 use hemi_engine::status::LegState;
@@ -9,7 +9,7 @@ use hemi_engine::status::LegState;
 use super::api::{LegStatus, OutReason, Risk, VolumeStatus};
 use super::volume::Phase;
 
-/// Sentences for every promise at risk, worst first; none when all hold.
+/// Returns a sentence for every promise at risk, worst first; empty if all hold.
 pub fn at_risk(status: &VolumeStatus, settings: &Settings) -> Vec<Risk> {
     if matches!(status.phase, Phase::Opening | Phase::Closed) {
         return Vec::new();
@@ -34,7 +34,7 @@ pub fn at_risk(status: &VolumeStatus, settings: &Settings) -> Vec<Risk> {
     risks
 }
 
-/// A size for a sentence: two or three figures, binary units.
+/// Formats a size for a sentence: two or three digits, binary units.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if count < 1024 {
@@ -42,7 +42,7 @@ pub fn bytes(count: u64) -> String {
     }
     let mut value = count as f64 / 1024.0;
     let mut unit = 0;
-    // 999.5 would print as 1000: go on to the next unit.
+    // 999.5 would print as 1000, so use the next unit.
     while value >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -52,9 +52,9 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// A duration for a sentence: two or three figures, one unit.
+/// Formats a duration for a sentence: two or three digits, one unit.
 pub fn duration(nanoseconds: u64) -> String {
-    /// Each unit in nanoseconds, and how many of it before the next is used.
+    /// Each unit in nanoseconds, and the count of it from which the next unit is used.
     const UNITS: [(&str, f64, f64); 6] = [
         ("µs", 1e3, 999.5),
         ("ms", 1e6, 999.5),
@@ -182,8 +182,8 @@ fn exposure(status: &VolumeStatus) -> Option<String> {
     }
     let holders: Vec<&LegStatus> =
         status.legs.iter().filter(|leg| is_in(leg) && leg.owed_bytes == 0).collect();
-    // With one leg that owes nothing, that one holds all that is exposed. Otherwise each of
-    // several legs may be the only holder of some of it.
+    // If exactly one leg owes nothing, it holds all exposed data. Otherwise each of several legs may be the
+    // only holder of some of it.
     let (place, condition) = match holders[..] {
         [sole] => (format!("on {} only", label(sole)), "it is lost now, they are lost".to_owned()),
         _ => {
@@ -235,7 +235,7 @@ fn owes(leg: &LegStatus) -> Option<String> {
         (LegState::Out, _) => format!("{} is out and lacks {owed}.", label(leg)),
         (LegState::Gone, _) => format!("{} is gone and lacks {owed}.", label(leg)),
         (LegState::Frozen, _) => format!("{} is frozen and owes {owed}.", label(leg)),
-        // Small debts of a leg that answers are the ordinary course of things.
+        // Small debts of a leg that answers are normal.
         _ if leg.state == LegState::Lagging => format!("{} owes {owed} and drains.", label(leg)),
         _ => return None,
     };

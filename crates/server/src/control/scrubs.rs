@@ -10,7 +10,7 @@ use hemi_io::clock::unix_ms;
 
 /// Extension of its file in the state directory.
 pub(crate) const EXTENSION: &str = "scrub";
-/// Longest file that is read: far above any that was written.
+/// Largest file that is read, far larger than any that was written.
 const FILE_BYTES_MAX: u64 = 4096;
 
 /// The running scrub and the last one.
@@ -18,12 +18,12 @@ const FILE_BYTES_MAX: u64 = 4096;
 pub(super) struct Scrubs {
     last: Option<LastScrub>,
     file: Option<PathBuf>,
-    /// The time at which the running one was asked for; true if it was asked to stop.
+    /// The time at which the running scrub was requested, and true if it was asked to stop.
     running: Option<(Instant, bool)>,
 }
 
 impl Scrubs {
-    /// Reads what is kept in this file, if there is one. Without a file nothing is kept.
+    /// Reads the last scrub from this file, if it exists. Without a file nothing is kept.
     pub(super) fn new(file: Option<PathBuf>) -> Scrubs {
         let last = file.as_deref().and_then(|path| match read(path) {
             Ok(last) => last,
@@ -36,29 +36,29 @@ impl Scrubs {
         Scrubs { last, file, running: None }
     }
 
-    /// The last one that has ended.
+    /// Returns the last scrub that ended.
     pub(super) fn last(&self) -> Option<LastScrub> {
         self.last
     }
 
-    /// Notes that one is asked for.
+    /// Records that a scrub was requested.
     pub(super) fn begin(&mut self, now: Instant) {
         self.running = Some((now, false));
     }
 
-    /// Notes that the running one is asked to stop.
+    /// Records that the running scrub was asked to stop.
     pub(super) fn stop(&mut self) {
         if let Some((_, stopped)) = &mut self.running {
             *stopped = true;
         }
     }
 
-    /// Notes that the one that was begun will not run.
+    /// Records that the requested scrub will not run.
     pub(super) fn refused(&mut self) {
         self.running = None;
     }
 
-    /// Notes that the running one has ended, and keeps the result.
+    /// Records that the running scrub has ended, and keeps its result.
     pub(super) fn end(&mut self, now: Instant, mismatched_bytes: u64, repaired: bool) {
         let Some((begun, stopped)) = self.running.take() else { return };
         let took = now.saturating_duration_since(begun);

@@ -1,4 +1,4 @@
-//! `GET /v1/settings` and `POST /v1/set`: the configuration of a served volume, and changing it.
+//! `GET /v1/settings` and `POST /v1/set`: reads and changes the configuration of a served volume.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use super::routes::{Received, Shared, answer, parse, perform, refuse, unreceived
 use super::volume::{Refusal, RefusalKind, Request};
 use crate::config::live::{self, ChangeError};
 
-/// Every key, its value, and whether it can change.
+/// Answers with every key, its value, and whether it can change.
 pub(super) async fn list(State(shared): State<Shared>) -> Response {
     Json(live::settings(&shared.config())).into_response()
 }
 
-/// Changes one key or several, all or none.
+/// Changes one key or several. Either all change or none.
 pub(super) async fn set(State(shared): State<Shared>, body: Received) -> Response {
     let body = match body {
         Ok(body) => body,
@@ -27,8 +27,8 @@ pub(super) async fn set(State(shared): State<Shared>, body: Received) -> Respons
         Ok(values) => values,
         Err(refusal) => return refuse(refusal),
     };
-    // A task of its own: a client that goes away must not leave the engine and the configuration that
-    // is shown apart.
+    // The change is a task of its own: a client that disconnects must not leave the engine's settings and the
+    // configuration shown different.
     answer(tokio::spawn(async move { change(&shared, &values).await }).await)
 }
 
@@ -55,7 +55,7 @@ fn values(set: Set) -> Result<Vec<(String, String)>, Refusal> {
 }
 
 async fn change(shared: &Shared, values: &[(String, String)]) -> Result<(), Refusal> {
-    // One after the other: each begins with what the one before has left.
+    // Changes run one after another, each on the result of the one before.
     let _turn = shared.changing.lock().await;
     let now = shared.config();
     let changed = live::changed(&now, values).map_err(|error| refusal(&error))?;

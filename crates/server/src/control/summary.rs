@@ -1,4 +1,4 @@
-//! The state of the volume in one sentence, and what to do about it.
+//! The state of the volume in one sentence, and advice for the operator.
 
 use hemi_engine::status::LegState;
 use serde::{Deserialize, Serialize};
@@ -13,25 +13,25 @@ use super::volume::Phase;
 pub enum Safety {
     /// Every leg is in and answers, and nothing is lost.
     Safe,
-    /// A leg is missing, does not answer or is being filled, data is lost, or exposure is past its bound.
+    /// A leg is missing, does not answer or is being filled, data is lost, or exposure exceeds its bound.
     AtRisk,
     /// Clients are not served.
     #[default]
     Down,
 }
 
-/// The volume in one sentence.
+/// A summary of the volume in one sentence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// The safety of the data, in one word.
     pub state: Safety,
     /// The same in one sentence, with figures.
     pub text: String,
-    /// Advice on what to do; `null` if nothing is to be done.
+    /// Advice for the operator; `null` if nothing needs to be done.
     pub advice: Option<String>,
 }
 
-/// Says how the volume is, as far as its status is filled in.
+/// Summarises the volume, as far as its status is filled in.
 pub(super) fn summary(status: &VolumeStatus) -> Summary {
     let (state, text, advice) = judge(status);
     Summary { state, text, advice }
@@ -134,7 +134,7 @@ fn alone(status: &VolumeStatus, sole: &LegStatus) -> (Safety, String, Option<Str
     (Safety::AtRisk, text, advice)
 }
 
-/// Says what one leg alone holds.
+/// Describes the data held by one leg only.
 fn exposed(status: &VolumeStatus) -> String {
     match status.exposure.bytes {
         0 => "everything that was acknowledged is on more than one leg".to_owned(),
@@ -147,7 +147,8 @@ fn exposed(status: &VolumeStatus) -> String {
 }
 
 fn capital(text: String) -> String {
-    // A leg's name stays as it is; only "leg 1", the name of one without, becomes the beginning of a sentence.
+    // A leg's name keeps its case. Only "leg 1", the name of a leg without one, is capitalized as the
+    // beginning of a sentence.
     match text.strip_prefix("leg ") {
         Some(rest) => format!("Leg {rest}"),
         None => text,

@@ -1,4 +1,4 @@
-//! The control API over a real socket, against a volume that records what it is asked.
+//! Tests of the control API over a real socket, against a volume that records its requests.
 
 use std::io;
 use std::io::{Read as _, Write as _};
@@ -126,7 +126,7 @@ fn exchange(
         "{method} {path} HTTP/1.1\r\nhost: hemi\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
-    // The server may answer, and close, before it has read all of a request it refuses.
+    // The server may answer and close before it has read the whole of a request it refuses.
     let is_closed = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
     };
@@ -169,7 +169,7 @@ fn the_stream_sends_a_line_at_a_time() {
     write!(stream, "GET /v1/status/stream HTTP/1.1\r\nhost: hemi\r\n\r\n").expect("it reads");
     let mut seen = String::new();
     let mut part = [0; 4096];
-    // Two lines: it goes on after the first.
+    // The second line shows that the stream goes on.
     while seen.matches("\"version\"").count() < 2 {
         let count = stream.read(&mut part).expect("it sends");
         assert!(count > 0, "the stream ended: {seen}");
@@ -284,7 +284,7 @@ fn a_refusal_keeps_its_kind() {
     }
 }
 
-/// Returns a configuration that a volume can be served by.
+/// Returns a valid configuration with two legs.
 fn of_two_legs() -> Config {
     let leg = |path: &str| LegConfig::new(path.parse().expect("a path is a leg"));
     Config { legs: vec![leg("/dev/a"), leg("/dev/b")], ..Config::default() }
@@ -341,7 +341,7 @@ fn settings_change_together_or_not_at_all() {
     assert_eq!(served.asked().len(), 4, "nothing wrong reached the volume");
 }
 
-/// A setting that the engine does not take is not shown as if it were in force.
+/// A setting that the engine refuses is not shown as if it were in force.
 #[test]
 fn a_setting_that_the_engine_refuses_stays() {
     let refusal = Refusal::new(RefusalKind::Closing, "what", "way");
@@ -350,13 +350,13 @@ fn a_setting_that_the_engine_refuses_stays() {
     assert!(served.get("/v1/config").1.contains("256MiB"));
 }
 
-/// Drains and scrubs say how fast they are and when they will be done.
+/// Drains and scrubs report their rate and the time left.
 #[test]
 fn work_under_way_says_when_it_will_end() {
     const MIB: u64 = 1 << 20;
     let served = Served::new("work", Config::default(), None);
     let start = Instant::now();
-    // As the samples come twice a second, so do the snapshots of a volume that works.
+    // Samples come twice a second, as the snapshots of a busy volume do.
     for step in 0..9_u64 {
         served.change(|snapshot| {
             snapshot.taken = start + std::time::Duration::from_millis(500 * step);
@@ -373,7 +373,7 @@ fn work_under_way_says_when_it_will_end() {
     let status: super::api::VolumeStatus =
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let leg = &status.legs[1];
-    // The volume has 1 GiB, and 448 MiB of it are left.
+    // The volume has 1 GiB, of which 448 MiB are left.
     assert_eq!(leg.progress_permille, Some(562));
     let near =
         |got: Option<u64>, wanted: u64| got.is_some_and(|got| got.abs_diff(wanted) < wanted / 4);
@@ -456,7 +456,7 @@ fn served_over_http(name: &str, with_token: bool, is_public: bool) -> (Served, S
     (served, token)
 }
 
-/// Sends a request with headers, and returns the code, the head and the body of the answer.
+/// Sends a request with headers, and returns the status code, the head and the body of the answer.
 fn over_http(served: &Served, request: &str, headers: &str, body: &str) -> (u16, String, String) {
     let http = served.http.expect("a port was asked for");
     let mut stream = std::net::TcpStream::connect(http).expect("it listens");
@@ -575,7 +575,7 @@ fn stopping_removes_the_socket() {
     assert!(!served.socket.exists());
 }
 
-/// Every field of the status is explained.
+/// The documentation explains every field of the status.
 #[test]
 fn the_documentation_names_every_field() {
     fn names(value: &Value, found: &mut Vec<String>) {

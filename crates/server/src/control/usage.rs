@@ -1,16 +1,16 @@
-//! The processor time and memory that the process itself takes.
+//! The processor time and memory of this process.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Use of the processor and of memory.
+/// Processor and memory usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessStatus {
     /// Processor time of all threads since the process began.
     pub cpu_ns: u64,
-    /// Memory in use, buffers included.
+    /// Resident memory in bytes, buffers included.
     pub resident_bytes: u64,
-    /// Processor time of a thousandth of one processor, over the last second.
+    /// Processor time over the last second, in thousandths of one processor.
     pub cpu_permille: u64,
 }
 
@@ -20,7 +20,7 @@ pub(super) fn cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Returns the memory that this process has in use, in bytes; zero if the system does not tell.
+/// Returns the resident memory of this process in bytes; zero if the system does not tell.
 pub(super) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);

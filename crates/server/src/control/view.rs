@@ -1,4 +1,4 @@
-//! From a snapshot to what `GET /v1/status` answers.
+//! Builds the answer of `GET /v1/status` from a snapshot.
 
 use std::time::Instant;
 
@@ -19,14 +19,14 @@ use super::usage::ProcessStatus;
 use super::volume::{Phase, Snapshot};
 use hemi_io::probe::hex;
 
-/// The answer, with `history` for what is recent and `now` for ages.
+/// Returns the answer. `history` supplies recent figures, and `now` the ages.
 pub fn volume_status(
     snapshot: &Snapshot,
     settings: &Settings,
     history: &History,
     now: Instant,
 ) -> VolumeStatus {
-    // Counters restart with the volume: an older snapshot than that is no base.
+    // Counters restart with the volume, so a snapshot from before that is no base.
     let base = history.base().filter(|base| base.opened == snapshot.opened);
     let status = &snapshot.status;
     let mut view = VolumeStatus {
@@ -104,12 +104,12 @@ pub fn volume_status(
     view
 }
 
-/// Health in one word, for `/healthz` and status.
+/// Returns the health in one word, for `/healthz` and the status.
 pub fn health(snapshot: &Snapshot) -> Health {
     if snapshot.phase != Phase::Serving {
         return Health::NotServing;
     }
-    // A leg that was detached or has just joined takes nothing away from the others.
+    // A leg that was detached or has just joined does not impair the others.
     let impaired = |leg: &EngineLeg| match leg.state {
         LegState::Frozen | LegState::Gone => true,
         LegState::Out => !matches!(leg.out_reason, Some(OutReason::Detached | OutReason::Joining)),
@@ -141,12 +141,12 @@ fn scrub(status: &Status, history: &History) -> ScrubStatus {
     shown
 }
 
-/// Says how far a leg that owes something is.
+/// Fills in the progress of a leg that owes something.
 fn drain(leg: &mut LegStatus, volume_bytes: u64, history: &History) {
     let Some(pace) = history.drain(leg.leg).filter(|_| leg.owed_bytes > 0) else { return };
     leg.remaining_ns = pace.remaining().map(as_nanoseconds);
     leg.drain_bytes_per_s = pace.bytes_per_second();
-    // One that has just joined owes all of the volume.
+    // A leg that has just joined owes the whole volume.
     let joins = leg.out_reason == Some(super::api::OutReason::Joining);
     if joins || leg.owed_region_bytes > 0 {
         leg.progress_permille = Some(pace.permille(joins.then_some(volume_bytes)));

@@ -1,7 +1,7 @@
-//! The content of a disk that is to be adopted, and its end.
+//! The content of a disk to be adopted, and the end of that content.
 //!
-//! The metadata of an adopted leg may only go where nothing is. The end is known for formats whose
-//! own superblock tells their size. A blank end of the disk is no proof. Everything here only
+//! The metadata of an adopted leg may only go where there is no content. The end of the content is known for
+//! formats whose own superblock gives their size. A blank end of the disk is no proof. Everything here only
 //! reads.
 
 use std::fs::File;
@@ -16,7 +16,7 @@ use hemi_io::leg::apart;
 use hemi_io::probe::{Content, Kind, Probe};
 use hemi_units::Size;
 
-/// The bytes at a disk's beginning by which the formats are recognised.
+/// Bytes at the beginning of a disk by which formats are recognised.
 const HEAD_BYTES: usize = 128 << 10;
 
 /// A format whose superblock was found.
@@ -27,14 +27,14 @@ struct Found {
     end: Option<u64>,
 }
 
-/// Formats that are known here.
+/// The formats recognised here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// ext2, ext3 or ext4.
     Ext,
     Xfs,
     Btrfs {
-        /// The number that btrfs has given the disk.
+        /// The id that btrfs has given the disk.
         device: u64,
     },
     Swap,
@@ -42,7 +42,7 @@ enum Format {
     Luks,
     /// A partition table with a copy in the disk's last sectors.
     Gpt,
-    /// A partition table of DOS.
+    /// A DOS partition table.
     Dos,
 }
 
@@ -64,7 +64,7 @@ impl Format {
         matches!(self, Format::Gpt | Format::Dos)
     }
 
-    /// Returns true if `wipefs` calls it by this name.
+    /// Returns true if `wipefs` uses this name for it.
     fn is_called(self, name: &str) -> bool {
         match self {
             Format::Ext => matches!(name, "ext2" | "ext3" | "ext4" | "ext4dev" | "jbd"),
@@ -78,13 +78,12 @@ impl Format {
         }
     }
 
-    /// Returns the instructions for making room at the disk's end, so that the format ends at `end` or
-    /// before.
+    /// Returns instructions for making room at the disk's end, so that the format ends at or before `end`.
     fn shrink(self, probe: &Probe, end: u64) -> String {
         let (path, kib) = (probe.path.display(), end / 1024);
         match self {
             Format::Ext => {
-                // resize2fs cuts a regular file off behind the file system.
+                // resize2fs truncates a regular file after the file system.
                 let whole = match probe.kind {
                     Kind::File => format!(" && truncate -s {} {path}", probe.size),
                     _ => String::new(),
@@ -108,7 +107,7 @@ impl Format {
     }
 }
 
-/// Refuses a disk that cannot be adopted as it is into a volume of this layout.
+/// Refuses a disk that cannot be adopted unchanged into a volume of this layout.
 pub(super) fn check(probe: &Probe, spec: &LegSpec, layout: &Layout) -> Result<(), CreateError> {
     let path = &probe.path;
     let refuse = |reason: String| Err(CreateError::Adopt { path: path.clone(), reason });
@@ -217,7 +216,7 @@ fn at_end(
     ))
 }
 
-/// Checks that everything on the disk is in the volume if the metadata is elsewhere.
+/// Checks that everything on the disk is in the volume, for metadata that is elsewhere.
 fn external(
     probe: &Probe,
     found: Option<&Found>,
@@ -230,7 +229,7 @@ fn external(
             _ => false,
         })
     };
-    // Content with an unknown end may reach to the end of the disk.
+    // Content with an unknown end may reach the end of the disk.
     let end = match found {
         Some(Found { format, end: Some(end) }) if alone(*format) => {
             check_end(probe, *format, *end)?;
@@ -257,7 +256,7 @@ fn external(
     ))
 }
 
-/// Refuses a format that ends behind its disk: it is damaged, or was cut off.
+/// Refuses a format that ends beyond its disk: it is damaged or truncated.
 fn check_end(probe: &Probe, format: Format, end: u64) -> Result<(), String> {
     if end <= probe.size {
         return Ok(());
@@ -272,13 +271,13 @@ fn check_end(probe: &Probe, format: Format, end: u64) -> Result<(), String> {
 /// Finds the format of a disk of `size` bytes by its beginning.
 fn recognise(head: &[u8], size: u64) -> Option<Found> {
     let head = Head(head);
-    // Partition tables first: the others may lie in the gap behind one.
+    // Partition tables come first: other signatures may lie in the gap after one.
     let found = [gpt, xfs, ext, btrfs, lvm, luks, swap].iter().find_map(|one| one(&head, size));
-    // The first sector of a file system can look like a table of DOS.
+    // The first sector of a file system can look like a DOS table.
     found.or_else(|| dos(&head))
 }
 
-/// A disk's beginning. Reads behind its end return nothing.
+/// The beginning of a disk. Reads beyond its end return nothing.
 struct Head<'a>(&'a [u8]);
 
 impl Head<'_> {
@@ -311,7 +310,8 @@ impl Head<'_> {
     }
 }
 
-/// Recognises ext2, ext3 and ext4. `s_blocks_count` has two halves; the upper counts with a feature only.
+/// Recognises ext2, ext3 and ext4. `s_blocks_count` has two halves; the upper one counts only with a feature
+/// flag.
 fn ext(head: &Head<'_>, _: u64) -> Option<Found> {
     const AT: usize = 1024;
     const INCOMPAT_64BIT: u32 = 0x80;
@@ -323,7 +323,7 @@ fn ext(head: &Head<'_>, _: u64) -> Option<Found> {
     let wide = head.little_32(AT + 0x60)? & INCOMPAT_64BIT != 0;
     let high = if wide { u64::from(head.little_32(AT + 0x150)?) } else { 0 };
     let blocks = high << 32 | low;
-    // Blocks of 64 KiB are the largest there are.
+    // 64 KiB is the largest possible block size.
     let end = (log_block <= 6).then(|| blocks.checked_mul(1024 << log_block)).flatten();
     end.map(|end| Found { format: Format::Ext, end: Some(end) })
 }
@@ -336,7 +336,7 @@ fn xfs(head: &Head<'_>, _: u64) -> Option<Found> {
     Some(Found { format: Format::Xfs, end: Some(end) })
 }
 
-/// Recognises btrfs. The size of this disk is in the superblock's item for it.
+/// Recognises btrfs. The size of this disk is in the superblock's device item.
 fn btrfs(head: &Head<'_>, _: u64) -> Option<Found> {
     const AT: usize = 64 << 10;
     const ITEM: usize = AT + 0xc9;
@@ -347,8 +347,7 @@ fn btrfs(head: &Head<'_>, _: u64) -> Option<Found> {
     Some(Found { format: Format::Btrfs { device }, end: Some(head.little_64(ITEM + 8)?) })
 }
 
-/// Recognises LVM by the label in one of the first four sectors. The size follows the physical
-/// volume's id.
+/// Recognises LVM by the label in one of the first four sectors. The size follows the physical volume's id.
 fn lvm(head: &Head<'_>, _: u64) -> Option<Found> {
     let label = (0..4)
         .map(|sector| sector * 512)
@@ -361,7 +360,7 @@ fn luks(head: &Head<'_>, _: u64) -> Option<Found> {
     head.has(0, b"LUKS\xba\xbe").then_some(Found { format: Format::Luks, end: None })
 }
 
-/// Recognises swap with pages of 4096 bytes, as on most machines, and no other.
+/// Recognises swap with 4096-byte pages, as on most machines, and no other.
 fn swap(head: &Head<'_>, _: u64) -> Option<Found> {
     if !head.has(4086, b"SWAPSPACE2") || head.little_32(1024)? != 1 {
         return None;
@@ -370,14 +369,14 @@ fn swap(head: &Head<'_>, _: u64) -> Option<Found> {
     Some(Found { format: Format::Swap, end: Some(end) })
 }
 
-/// Recognises a GPT by its header in the second sector, whatever the size of a sector. Its copy is in
-/// the last.
+/// Recognises a GPT by its header in the second sector, whatever the sector size. Its copy is in the last
+/// sector.
 fn gpt(head: &Head<'_>, size: u64) -> Option<Found> {
     let found = [512, 4096].iter().any(|&at| head.has(at, b"EFI PART"));
     found.then_some(Found { format: Format::Gpt, end: Some(size) })
 }
 
-/// Recognises a DOS table: four entries with sane flags, at least one in use.
+/// Recognises a DOS table by four entries with sane flags, at least one of them in use.
 fn dos(head: &Head<'_>) -> Option<Found> {
     if head.little_16(510)? != 0xaa55 {
         return None;

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Returns a disk's beginning with bytes at these places.
+/// Returns the beginning of a disk with these bytes at these offsets.
 fn head(parts: &[(usize, &[u8])]) -> Vec<u8> {
     let mut head = vec![0; HEAD_BYTES];
     for (at, bytes) in parts {
@@ -24,7 +24,7 @@ fn the_end_of_each_format_is_read() {
     };
     assert_eq!(ext(1000, 0), Some((Format::Ext, Some(1_024_000))));
     assert_eq!(ext(1000, 2), Some((Format::Ext, Some(4_096_000))));
-    // The upper half without the feature is something else.
+    // The upper half without the feature means something else.
     let upper: (usize, &[u8]) = (1024 + 0x150, &[1]);
     let blocks: (usize, &[u8]) = (1028, &[5]);
     assert_eq!(found(&[EXT_MAGIC, upper, blocks]), Some((Format::Ext, Some(5120))));
@@ -62,12 +62,12 @@ fn the_end_of_each_format_is_read() {
     table[12..16].copy_from_slice(&4096_u32.to_le_bytes());
     table[64..].copy_from_slice(&[0x55, 0xaa]);
     assert_eq!(found(&[(446, &table)]), Some((Format::Dos, Some(6144 * 512))));
-    // With its protective entry, a GPT.
+    // With its protective entry, it is a GPT.
     for sector in [512, 4096] {
         let gpt = found(&[(446, &table), (sector, b"EFI PART")]);
         assert_eq!(gpt, Some((Format::Gpt, Some(1 << 40))));
     }
-    // A boot sector of a file system is no table.
+    // The boot sector of a file system is no partition table.
     table[0] = 0x45;
     assert_eq!(found(&[(446, &table)]), None);
     assert_eq!(found(&[]), None);
@@ -75,7 +75,7 @@ fn the_end_of_each_format_is_read() {
 
 #[test]
 fn nonsense_is_not_believed_and_nothing_panics() {
-    // Blocks of 2^1031 bytes.
+    // Blocks of 2^1031 bytes are not valid.
     assert_eq!(found(&[EXT_MAGIC, (1028, &[1]), (1049, &[4])]), None);
     let most = [0xff; 8];
     assert_eq!(found(&[(0, b"XFSB"), (4, &most[..4]), (8, &most)]), None);
@@ -101,7 +101,7 @@ fn the_way_to_make_room_is_a_command() {
         uses: Vec::new(),
     };
     let end = 100 << 30;
-    // resize2fs would leave a file without room.
+    // resize2fs leaves the file too short for the metadata, so it is extended again.
     assert!(Format::Ext.shrink(&probe, end).ends_with("K && truncate -s 118111600640 /dev/sdb"));
     probe.kind = Kind::Block;
     assert_eq!(
@@ -118,7 +118,7 @@ fn the_way_to_make_room_is_a_command() {
 }
 
 proptest! {
-    /// Nothing overflows, whatever follows a magic number.
+    /// Arbitrary bytes after a magic number cause no overflow.
     #[test]
     fn any_bytes_behind_a_magic_are_borne(
         which in 0..9_usize, length in 0..HEAD_BYTES, noise in prop::collection::vec(any::<u8>(), 4096),
@@ -142,7 +142,7 @@ proptest! {
             head[at..at + magic.len()].copy_from_slice(magic);
         }
         let whole = recognise(&head, 1 << 40);
-        // A part and the whole give the same result.
+        // A part of the head gives the same result as the whole.
         head.truncate(length);
         if let Some(found) = recognise(&head, 1 << 40) {
             prop_assert!(whole.is_some(), "{found:?}");

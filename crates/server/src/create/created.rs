@@ -10,30 +10,30 @@ use hemi_io::leg::apart::MetadataPlace;
 use hemi_io::probe::hex;
 use hemi_units::Size;
 
-/// A leg of a volume just created.
+/// A leg of a newly created volume.
 #[derive(Clone, Debug, Serialize)]
 pub struct CreatedLeg {
     /// Its slot.
     pub leg: usize,
-    /// The spec by which it was named.
+    /// The spec on the command line.
     pub path: String,
     /// Its id.
     pub id: String,
     /// True if the file was created.
     pub made: bool,
-    /// True if it holds the volume's content from the beginning. Otherwise it is drained to when the
-    /// volume is served.
+    /// True if it holds the volume's content from the beginning. Otherwise it is filled once the volume is
+    /// served.
     pub whole: bool,
-    /// The place of its metadata, if that is apart from its data. The data then begins at byte 0.
+    /// The place of its metadata if that is apart from its data, which then begins at byte 0.
     pub metadata: Option<MetadataPlace>,
 }
 
-/// A volume just created.
+/// A newly created volume.
 #[derive(Clone, Debug, Serialize)]
 pub struct Created {
     /// Its id.
     pub volume: String,
-    /// Its name, perhaps empty.
+    /// Its name, possibly empty.
     pub name: String,
     /// Its size in bytes.
     pub size_bytes: u64,
@@ -41,7 +41,7 @@ pub struct Created {
     pub region_bytes: u64,
     /// Its smallest request in bytes.
     pub block_bytes: u32,
-    /// The byte of each leg at which the data begins.
+    /// Offset of the data on each leg, in bytes.
     pub data_offset: u64,
     /// Its legs.
     pub legs: Vec<CreatedLeg>,
@@ -49,7 +49,7 @@ pub struct Created {
     pub zeros: bool,
 }
 
-/// Returns the report on a volume that was written.
+/// Returns the report on a volume that has been written.
 pub(super) fn created(
     plan: &Plan,
     candidates: &[Candidate],

@@ -1,9 +1,9 @@
 //! Writes a new volume's metadata to its legs.
 //!
-//! The order makes a volume appear at once or not at all: old superblocks go first, durably,
-//! so that they never speak of a table that is gone; the new ones come last, after all they
-//! speak of is durable. The lost list and every page are written to both slots, so that
-//! from then on a slot is never blank, and anything but a valid or torn one is damage.
+//! The order makes a volume appear at once or not at all. Old superblocks are erased first,
+//! durably, so that they never refer to a table that is gone. The new ones come last, after
+//! everything they refer to is durable. The lost list and every page are written to both slots, so
+//! from then on a slot is never blank, and a slot that is neither valid nor torn is damaged.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 
 use hemi_io::blocking::BlockingLeg;
 
-/// Pages written at a time, both slots of each: 1 MiB.
+/// Pages written at once, both slots of each: 1 MiB.
 const PAGES_AT_ONCE: u32 = 128;
 
 /// A volume about to be written.
@@ -31,7 +31,7 @@ pub(super) struct Plan {
     pub(super) layout: Layout,
     pub(super) block_bytes: u32,
     pub(super) created: u64,
-    /// Which legs are whole everywhere, a bit for each slot.
+    /// The legs that are whole everywhere, one bit for each slot.
     pub(super) whole: u8,
     /// The legs' devices, by slot.
     pub(super) descriptions: [LegDescription; LEGS_MAX],
@@ -52,7 +52,7 @@ pub(super) fn format(plan: &Plan, legs: &[&dyn BlockingLeg]) -> Result<(), Forma
     for_each(legs, "write the region table to", |_, leg| write_table(plan, leg))?;
     for_each(legs, "write the lost list to", |_, leg| write_lost(plan, leg))?;
     for_each(legs, "flush", |_, leg| leg.flush())?;
-    // One slot is durable before the other is begun, as it will always be from now on.
+    // One slot is durable before the other is begun, as always from now on.
     for slot in 0..2 {
         for_each(legs, "write the superblock to", |index, leg| {
             write_superblock(plan, index, leg, slot)
@@ -134,7 +134,7 @@ fn write_superblock(plan: &Plan, index: u8, leg: &dyn BlockingLeg, slot: u8) -> 
     leg.write_at(Layout::superblock_address(slot), &block)
 }
 
-/// Slot 0 is written as the first, slot 1 as the second and newest.
+/// Returns the sequence of a slot: slot 0 is written first, slot 1 second and newest.
 fn sequence(slot: u8) -> u64 {
     u64::from(slot) + 1
 }

@@ -5,22 +5,22 @@ use hemi_engine::format::layout::{
     REGION_BYTES_MAX, REGION_BYTES_MIN, VOLUME_BYTES_MAX, VOLUME_GRAIN, default_region_bytes,
 };
 
-/// Room that legs have for a volume, each the least of all legs.
+/// Room that legs have for a volume. Each figure is the minimum over all legs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// Bytes for metadata and data together.
     pub(super) leg: u64,
-    /// Bytes for data, if it is on a device of its own.
+    /// Bytes for data, on a device of its own.
     pub(super) data: u64,
-    /// Bytes for metadata, if it is on a device of its own.
+    /// Bytes for metadata, on a device of its own.
     pub(super) metadata: u64,
 }
 
 impl Room {
-    /// No bound.
+    /// Unlimited room.
     pub(super) const ANY: Room = Room { leg: u64::MAX, data: u64::MAX, metadata: u64::MAX };
 
-    /// Returns the room that two legs both have.
+    /// Returns the room that both have.
     pub(super) fn least(self, other: Room) -> Room {
         Room {
             leg: self.leg.min(other.leg),
@@ -36,14 +36,14 @@ impl Room {
     }
 }
 
-/// Returns the size in bytes of the largest volume that fits, with regions of `region_bytes` or
-/// of the size that is the volume's default; `None` if not even the smallest fits.
+/// Returns the size in bytes of the largest volume that fits, with regions of `region_bytes` or of the
+/// volume's default size; `None` if not even the smallest fits.
 pub(super) fn largest_volume(room: Room, region_bytes: Option<u64>) -> Option<u64> {
     if let Some(region_bytes) = region_bytes {
         return largest_with(room, region_bytes, |_| true);
     }
-    // Metadata grows with the volume, but shrinks where the default region grows. So the sizes of
-    // each default are searched by themselves, largest first.
+    // Metadata grows with the volume, but shrinks when the default region size grows. So each default is
+    // searched by itself, the largest first.
     let mut region_bytes = REGION_BYTES_MAX;
     while region_bytes >= REGION_BYTES_MIN {
         let found =
@@ -58,7 +58,7 @@ pub(super) fn largest_volume(room: Room, region_bytes: Option<u64>) -> Option<u6
     None
 }
 
-/// Returns the largest volume that fits with such regions and is `allowed`. Bisects: if a volume
+/// Returns the largest volume that fits with regions of this size and is `allowed`. It bisects: if a volume
 /// is too large, so is every larger one.
 fn largest_with(room: Room, region_bytes: u64, allowed: impl Fn(u64) -> bool) -> Option<u64> {
     let fits = |grains: u64| {
@@ -90,7 +90,7 @@ mod tests {
         Room { leg, ..Room::ANY }
     }
 
-    /// Checks that the size found fits, and that no larger one does. Metadata takes at least 2 MiB, which
+    /// Checks that the size found fits and that no larger one does. Metadata takes at least 2 MiB, which
     /// bounds the sizes to try.
     fn check(leg: u64, region_bytes: Option<u64>) {
         let bytes = |volume| {
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(largest_volume(of_leg(2 * MIB + 4096), None), Some(4096));
         assert_eq!(largest_volume(of_leg(10 * GIB), None), Some(10 * GIB - 2 * MIB));
         assert_eq!(largest_volume(of_leg(u64::MAX), None), Some(VOLUME_BYTES_MAX));
-        // A page of the table holds 1736 regions, and a mebibyte 128 pages.
+        // A page of the table holds 1736 regions, and one mebibyte holds 128 pages.
         let table = 128 * 1736 * MIB;
         for around in [table, 256 * GIB, 512 * GIB, 2 * table, 4 * table] {
             for offset in 0..6 {

@@ -1,7 +1,7 @@
-//! Flash left unused, so that the drive has room to collect garbage (`--spare`).
+//! Flash left unused, so that the drive has room for garbage collection (`--spare`).
 //!
-//! A drive can use only what it knows to be free. So the whole drive is discarded first, and the last part of
-//! it is never written to again.
+//! A drive can use only space that it knows to be free. So the whole drive is discarded first, and its last
+//! part is never written again.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,12 +17,12 @@ use super::CreateError;
 use super::candidate::{Candidate, Member};
 use hemi_io::probe::Kind;
 
-/// The largest share, in per mille.
+/// The largest share, in thousandths.
 const SHARE_MAX: u64 = 500;
-/// Most bytes discarded by one call, which cannot be interrupted.
+/// Maximum number of bytes discarded by one call, which cannot be interrupted.
 const DISCARD_AT_ONCE: u64 = 16 << 30;
 
-/// A share of a drive that stays unused, from 0.1 % to 50 %.
+/// A share of a drive to leave unused, from 0.1 % to 50 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     permille: u64,
@@ -31,7 +31,7 @@ pub struct Share {
 impl Share {
     /// Returns the bytes of a drive that may be used.
     fn usable(self, size: u64) -> u64 {
-        // No product: a size times a thousand may not fit.
+        // The size is divided first, because a size times a thousand may not fit.
         size - size / 1000 * self.permille - size % 1000 * self.permille / 1000
     }
 }
@@ -46,7 +46,7 @@ impl FromStr for Share {
             _ => return Err(format!("`{text}` is not a share: write for example 20%")),
         };
         match permille.round() {
-            // Not rounded to nothing, and within the bound.
+            // It is not rounded to zero, and within the bound.
             whole if (1.0..=SHARE_MAX as f64).contains(&whole) => {
                 Ok(Share { permille: whole as u64 })
             }
@@ -73,10 +73,10 @@ impl<'de> Deserialize<'de> for Share {
     }
 }
 
-/// The value of `--spare`: a share of every leg, or of the one that is named.
+/// The value of `--spare`: a share of every leg, or of one named leg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spare {
-    /// The leg, named as after `--leg`.
+    /// The leg, named as after `--leg`; `None` for every leg.
     pub leg: Option<String>,
     /// The share.
     pub share: Share,
@@ -86,7 +86,7 @@ impl FromStr for Spare {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Spare, String> {
-        // A leg's name may itself have this character.
+        // A leg's name may itself contain this character.
         match text.rsplit_once('=') {
             Some((leg, share)) => Ok(Spare { leg: Some(leg.to_owned()), share: share.parse()? }),
             None => Ok(Spare { leg: None, share: text.parse()? }),
@@ -94,10 +94,10 @@ impl FromStr for Spare {
     }
 }
 
-/// Returns the share of a leg that is to stay unused. A word for the leg counts before one for all.
+/// Returns the share of each leg to leave unused. A value for one leg takes precedence over one for all.
 ///
 /// # Errors
-/// A `--spare` names none of the legs.
+/// Fails if a `--spare` names none of the legs.
 pub(super) fn shares(spares: &[Spare], legs: &[String]) -> Result<Vec<Option<Share>>, CreateError> {
     let unknown =
         spares.iter().filter_map(|spare| spare.leg.as_ref()).find(|it| !legs.contains(it));
@@ -117,7 +117,7 @@ impl Candidate {
         self.spare.map_or(size, |share| share.usable(size))
     }
 
-    /// Checks that what is to stay unused can be known to the drive as free.
+    /// Checks that the drive can be told that the spare part is free.
     pub(super) fn check_spare(&self) -> Result<(), CreateError> {
         if self.spare.is_none() {
             return Ok(());
@@ -174,7 +174,7 @@ impl Candidate {
     }
 }
 
-/// Says if a block device, or the disk that a partition is on, takes discards.
+/// Returns true if a block device, or the disk of a partition, supports discards.
 fn can_discard(path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     let number = metadata.rdev();
@@ -192,8 +192,8 @@ fn discard(path: &Path, size: u64) -> io::Result<()> {
     let mut at = 0;
     while at < size {
         let range = [at, DISCARD_AT_ONCE.min(size - at)];
-        // SAFETY: BLKDISCARD reads two numbers of 64 bits, a start and a length in bytes, and keeps no
-        // reference to them.
+        // SAFETY: BLKDISCARD reads two 64-bit numbers, a start and a length in bytes, and keeps no reference
+        // to them.
         let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
         if result == 0 {
             at += range[1];

@@ -1,4 +1,4 @@
-//! A crash at any moment of a create leaves no volume, or a complete one.
+//! A crash at any moment of a create leaves either no volume or a complete one.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -45,7 +45,7 @@ impl<'a> Drive<'a> {
         Drive { durable: RefCell::new(content), cached: RefCell::default(), power }
     }
 
-    /// What is on the medium after a power cut: of each cached write, any of its sectors.
+    /// Returns the medium after a power cut: of each cached write, any subset of its sectors.
     fn after_power_cut(self, mut random: u64) -> Drive<'a> {
         let mut medium = self.durable.borrow_mut();
         for (offset, bytes) in self.cached.take() {
@@ -72,7 +72,7 @@ impl BlockingLeg for Drive<'_> {
         Ok(())
     }
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        // The write that the power cut hits is in the cache as well.
+        // The write during which power is cut is in the cache as well.
         self.cached.borrow_mut().push((offset, bytes.into()));
         self.power.step()
     }
@@ -152,7 +152,7 @@ impl BlockingLeg for AtEnd<'_> {
     }
 }
 
-/// The volume on a drive, everything that its superblock speaks of having been checked.
+/// Returns the volume on a drive, after a check of everything that its superblock refers to.
 fn volume_on(content: Vec<u8>) -> Option<Id> {
     let power = Power(Cell::new(0));
     let drive = Drive::new(content, &power);
@@ -166,8 +166,8 @@ fn volume_on(content: Vec<u8>) -> Option<Id> {
     superblock_of(&drive)
 }
 
-/// Writes and flushes of one create on two legs with a table of one piece: two erasures and a
-/// flush, the table, two lost lists, a flush, and twice a superblock and a flush.
+/// Writes and flushes of one create on two legs whose table takes one write: two erasures and a flush, the
+/// table, two lost lists, a flush, and twice a superblock and a flush.
 const STEPS: u32 = 2 * (3 + 1 + 2 + 1 + 4);
 const OLD: Id = [0x10; 16];
 const NEW: Id = [0x20; 16];
@@ -181,7 +181,7 @@ proptest! {
         let blank = vec![0; new.layout.data_offset() as usize];
         let mut contents = [blank.clone(), blank];
         if over_another {
-            // An earlier volume of another size, so that the tables lie across each other.
+            // An earlier volume has another size, so that the tables overlap.
             let (done, formatted) = format_until(STEPS, &plan(OLD, 96 << 20), contents, 0);
             prop_assert!(done);
             contents = formatted;
@@ -200,7 +200,7 @@ proptest! {
 }
 
 proptest! {
-    /// An adopted disk keeps its content whenever the power fails, and has no volume or a complete one.
+    /// An adopted disk keeps its content whenever the power fails, and holds no volume or a complete one.
     #[test]
     fn a_crash_leaves_an_adopted_disk_as_it_was(
         steps in 0..=STEPS, random in any::<u64>(), ragged in 0..3_usize,
@@ -209,7 +209,7 @@ proptest! {
         let data_offset = plan.layout.data_offset();
         let data: Vec<u8> = (0..1_u32 << 20).map(|byte| (byte % 251) as u8).collect();
         let mut disk = data.clone();
-        // The file system has left some bytes behind the data.
+        // The file system has left some bytes after the data.
         disk.resize(data.len() + data_offset as usize, 0x5a);
         disk.resize(disk.len() + ragged * 4096, 0xa5);
         let power = Power(Cell::new(steps));

@@ -1,4 +1,4 @@
-//! The files of the page, with what HTTP needs to know of each.
+//! The files of the page, with the HTTP properties of each.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 /// The place of the version in `index.html`.
 const VERSION_MARK: &str = "VERSION";
 
-/// Name, media type and content of each file but the page itself.
+/// Name, media type and content of each file except the page itself.
 const FILES: &[(&str, &str, &[u8])] = &[
     ("style.css", CSS, include_bytes!("page/style.css")),
     ("uplot.css", CSS, include_bytes!("page/uplot.css")),
@@ -92,7 +92,7 @@ impl Assets {
         Assets { version, index, files }
     }
 
-    /// Returns the page.
+    /// Returns the page itself.
     pub(super) fn index(&self) -> &Asset {
         &self.index
     }

@@ -7,21 +7,21 @@ use super::disks::{Disk, Machine};
 use super::{DriveKind, DriveStatus};
 use hemi_io::leg::describe;
 
-/// Most characters of a model, a serial number or a version.
+/// Maximum number of characters of a model, a serial number or a version.
 const TEXT_MAX: usize = 64;
-/// Parts of the models of volumes that a provider or another machine serves.
+/// Parts of the model names of volumes served by a cloud provider or another machine.
 const NETWORK_MODELS: [&str; 4] =
     ["Amazon Elastic Block Store", "nvme_card-pd", "PersistentDisk", "nvme-ebs"];
-/// Parts of the models of virtual machines' disks.
+/// Parts of the model names of virtual machines' disks.
 const VIRTUAL_MODELS: [&str; 6] =
     ["QEMU", "VBOX", "VMware", "Virtual disk", "Virtual Disk", "VIRTUAL-DISK"];
-/// Beginnings of names of devices that a program or another machine serves.
+/// Prefixes of names of devices served by a program or another machine.
 const NETWORK_NAMES: [&str; 3] = ["nbd", "rbd", "drbd"];
-/// Beginnings of names of virtual machines' disks, of memory, and of programs' devices.
+/// Prefixes of names of virtual machines' disks, of memory, and of devices served by programs.
 const VIRTUAL_NAMES: [&str; 6] = ["vd", "xvd", "zram", "ram", "pmem", "ublkb"];
 
 impl Machine {
-    /// Returns what the machine tells of a disk without asking the drive.
+    /// Returns a disk's identity as the machine knows it, without querying the drive.
     pub(super) fn identity(&self, disk: &Disk) -> DriveStatus {
         let text = |name: &str| {
             fs::read_to_string(disk.folder.join(name)).ok().and_then(|text| plain(&text))
@@ -30,7 +30,7 @@ impl Machine {
         let property = |name: &str| udev.get(name).and_then(|text| plain(text));
         let (model, serial) = describe::of_disk(&disk.folder);
         let is_ata = udev.get("ID_BUS").is_some_and(|bus| bus == "ata");
-        // Of a SATA drive the kernel keeps the model's first 16 characters only.
+        // For a SATA drive the kernel keeps only the first 16 characters of the model.
         let full = property("ID_MODEL").map(|model| model.replace('_', " "));
         let model = match is_ata {
             true => full.or_else(|| plain(&model)),
@@ -56,7 +56,7 @@ impl Machine {
         }
     }
 
-    /// Reads a disk's entry in udev's database: `E:NAME=VALUE` a line.
+    /// Reads a disk's entry in udev's database, which has lines of `E:NAME=VALUE`.
     fn udev_properties(&self, disk: &Disk) -> HashMap<String, String> {
         let number = fs::read_to_string(disk.folder.join("dev")).unwrap_or_default();
         let entry = self.udev.join(format!("b{}", number.trim()));
@@ -66,14 +66,14 @@ impl Machine {
     }
 }
 
-/// Tells the kind of a disk from its name, its model and what the kernel says of it.
+/// Returns the kind of a disk, by its name, its model and the kernel's rotational flag.
 fn kind(name: &str, model: &str, rotational: Option<bool>) -> DriveKind {
     let is_one_of = |parts: &[&str]| parts.iter().any(|part| model.contains(part));
     let begins_with = |parts: &[&str]| parts.iter().any(|part| name.starts_with(part));
     if is_one_of(&NETWORK_MODELS) || begins_with(&NETWORK_NAMES) {
         return DriveKind::Network;
     }
-    // A virtual disk is said to rotate or not as its host likes.
+    // The host decides whether a virtual disk is reported as rotational.
     if is_one_of(&VIRTUAL_MODELS) || begins_with(&VIRTUAL_NAMES) {
         return DriveKind::Virtual;
     }
@@ -85,7 +85,7 @@ fn kind(name: &str, model: &str, rotational: Option<bool>) -> DriveKind {
     }
 }
 
-/// Returns a drive's word without blanks around it and without what a terminal would obey, cut to
+/// Returns a drive's string without surrounding blanks and control characters, truncated to
 /// [`TEXT_MAX`]; `None` if nothing is left.
 pub(super) fn plain(text: &str) -> Option<String> {
     let trimmed = text.trim_matches(|c: char| c == '\0' || c.is_whitespace());

@@ -1,4 +1,4 @@
-//! The memory of drives over restarts: a file of the volume in the state directory.
+//! The memory of drives over restarts: a file for each volume in the state directory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,11 +11,11 @@ use crate::config::place::Place;
 use crate::fail_slow::Past;
 use crate::state;
 
-/// The version of the file's format. A file of another one begins anew.
+/// Version of the file's format. A file of another version is discarded.
 const FORMAT: u32 = 1;
-/// Most drives of a volume that are remembered.
+/// Maximum number of drives of a volume that are remembered.
 const DRIVES_MAX: usize = 128;
-/// Most legs of a volume whose pace is remembered.
+/// Maximum number of legs of a volume whose pace is remembered.
 const PACES_MAX: usize = 16;
 
 /// The file's content.
@@ -33,7 +33,8 @@ impl Kept {
     fn write(&mut self, path: &Path) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(self)?;
         if bytes.len() as u64 > hemi_text::FILE_BYTES_MAX {
-            // Nobody could read it: the paces are what takes so much, and they are learned again in hours.
+            // The file would be too large to be read back. The paces take most of the space and are learned
+            // again in hours.
             self.paces.clear();
             bytes = serde_json::to_vec(self)?;
         }
@@ -41,7 +42,7 @@ impl Kept {
     }
 }
 
-/// A volume's memory of its drives, and the file that it is kept in.
+/// A volume's memory of its drives, and the file in which it is kept.
 #[derive(Debug)]
 pub(super) struct Memory {
     path: Option<PathBuf>,
@@ -50,7 +51,8 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Reads what is kept of a volume, by its id. What cannot be read begins anew, and the log says so.
+    /// Reads the file of a volume, by its id. If it cannot be read, the memory starts empty, and the log says
+    /// so.
     pub(super) fn of_volume(place: &Place, id: [u8; 16]) -> Memory {
         let path = state::file(place, id, "drives.json");
         if let Err(reason) = &path {
@@ -81,7 +83,7 @@ impl Memory {
         Memory { path, kept: Kept { format: FORMAT, ..kept }, is_changed: false }
     }
 
-    /// Takes note of a drive's wear, and returns it.
+    /// Records a drive's wear and returns it.
     pub(super) fn wear(&mut self, serial: &str, at_ms: u64, used_permille: u32) -> &Wear {
         let drives = &mut self.kept.drives;
         make_room(drives, serial, DRIVES_MAX);
@@ -90,32 +92,32 @@ impl Memory {
         wear
     }
 
-    /// Returns how fast a leg has been.
+    /// Returns the past pace of a leg.
     pub(super) fn past(&self, key: &str) -> Past {
         self.kept.paces.get(key).cloned().unwrap_or_default()
     }
 
-    /// Takes note of how fast a leg has been.
+    /// Records the past pace of a leg.
     pub(super) fn set_past(&mut self, key: &str, past: &Past) {
         make_room(&mut self.kept.paces, key, PACES_MAX);
         self.kept.paces.insert(key.to_owned(), past.clone());
         self.is_changed = true;
     }
 
-    /// Writes the file, if anything has changed.
+    /// Writes the file if anything has changed.
     pub(super) fn save(&mut self) {
         let Some(path) = self.path.as_ref().filter(|_| self.is_changed) else { return };
         self.is_changed = false;
         if let Err(error) = self.kept.write(path) {
             let path = path.display();
             tracing::warn!(%path, %error, "what is known of drives is not kept over a restart");
-            // Not said again and again.
+            // The error is logged only once.
             self.path = None;
         }
     }
 }
 
-/// Makes room for a key. Which one goes hardly matters: it begins anew if it comes back.
+/// Makes room for a key. It hardly matters which one is dropped: it starts anew if it comes back.
 fn make_room<T>(map: &mut BTreeMap<String, T>, key: &str, most: usize) {
     if !map.contains_key(key) && map.len() >= most {
         map.pop_first();

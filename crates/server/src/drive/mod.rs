@@ -1,9 +1,9 @@
-//! The drives behind the legs: their model, their health, and how long their endurance lasts.
+//! The drives behind the legs: model, health, and the expected end of their endurance.
 //!
-//! A thread of its own ([`watch`]) finds the whole disks behind each local leg ([`disks`]), asks
-//! `smartctl` or `nvme` about them ([`smart`]), and publishes what it has learned as [`Drives`].
-//! Control reads it. The data path knows nothing of all this, and no data is ever decided by it. A
-//! figure that is not known is absent, and [`DriveStatus::why_unknown`] says why.
+//! A thread of its own ([`watch`]) finds the whole disks behind each local leg ([`disks`]), queries them with
+//! `smartctl` or `nvme` ([`smart`]), and publishes the results as [`Drives`]. Control reads them. The data
+//! path does not use them, and they never decide about data. An unknown figure is absent, and
+//! [`DriveStatus::why_unknown`] gives the reason.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ mod tool;
 pub(crate) mod watch;
 mod wear;
 
-/// The kind of a drive, which says how fast it should be.
+/// The kind of a drive, which determines how fast it should be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriveKind {
@@ -33,17 +33,17 @@ pub enum DriveKind {
     Ssd,
     /// Flash behind NVMe.
     Nvme,
-    /// A volume of a provider, or another machine's.
+    /// A volume served by a cloud provider or another machine.
     Network,
-    /// A disk of a virtual machine, or memory: anything may be behind it.
+    /// A disk of a virtual machine, or memory. Anything may be behind it.
     Virtual,
-    /// Not known.
+    /// An unknown kind.
     #[default]
     Unknown,
 }
 
 impl DriveKind {
-    /// Returns the name that the API and the metrics have for it.
+    /// Returns its name in the API and the metrics.
     pub fn name(self) -> &'static str {
         match self {
             DriveKind::Hdd => "hdd",
@@ -56,48 +56,48 @@ impl DriveKind {
     }
 }
 
-/// One drive. What is not known is `null`.
+/// One drive. Unknown figures are `null`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DriveStatus {
-    /// Path of the whole disk, as `/dev/nvme0n1`.
+    /// Path of the whole disk, such as `/dev/nvme0n1`.
     pub device: Option<String>,
     /// Its kind.
     pub kind: DriveKind,
-    /// Model.
+    /// Its model.
     pub model: Option<String>,
-    /// Serial number.
+    /// Its serial number.
     pub serial: Option<String>,
-    /// Version of its firmware.
+    /// Its firmware version.
     pub firmware: Option<String>,
-    /// True of a disk that rotates, as the kernel has it.
+    /// True if the disk rotates, according to the kernel.
     pub rotational: Option<bool>,
-    /// Temperature.
+    /// Its temperature in degrees Celsius.
     pub temperature_celsius: Option<i32>,
-    /// Part of the rated endurance that is used, of a thousand. May exceed 1000.
+    /// Part of the rated endurance used, in thousandths. It may exceed 1000.
     pub used_permille: Option<u32>,
-    /// Data that the drive could not read or keep, counted over its life.
+    /// Errors of data that the drive could not read or keep, over its lifetime.
     pub media_errors: Option<u64>,
-    /// Time it was powered on.
+    /// Time powered on, in hours.
     pub power_on_hours: Option<u64>,
-    /// Bytes that hosts have written to it in its life.
+    /// Bytes that hosts have written to it over its lifetime.
     pub written_bytes: Option<u64>,
-    /// True if the drive says of itself that it fails.
+    /// True if the drive reports that it is failing.
     pub failing: Option<bool>,
-    /// Endurance used up in a year at the present rate, of a thousand.
+    /// Endurance used in a year at the current rate, in thousandths.
     pub wear_permille_per_year: Option<u32>,
-    /// The time at which the rated endurance ends at the present rate of wear.
+    /// Time at which the rated endurance ends at the current rate of wear, in milliseconds since 1970.
     pub rated_end_at_ms: Option<u64>,
-    /// The reason why no such time is known, where the drive counts its wear.
+    /// The reason why this time is unknown, if the drive counts its wear.
     pub why_no_rated_end: Option<String>,
-    /// The time at which the drive was last asked with success.
+    /// Time at which the drive was last read successfully, in milliseconds since 1970.
     pub read_at_ms: Option<u64>,
-    /// The reason why figures are absent or old; `null` if the drive was read at the last try.
+    /// The reason why figures are absent or old; `null` if the last attempt to read the drive succeeded.
     pub why_unknown: Option<String>,
 }
 
 impl DriveStatus {
-    /// Returns a drive of which nothing is known, for this reason.
+    /// Returns a drive whose figures are all unknown, for this reason.
     pub(crate) fn unknown(why: impl Into<String>) -> DriveStatus {
         DriveStatus { why_unknown: Some(why.into()), ..DriveStatus::default() }
     }
@@ -106,34 +106,35 @@ impl DriveStatus {
 /// The drives of one leg, and the verdict on it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LegDrives {
-    /// The leg's spec: another one in the slot has other drives.
+    /// The leg's spec. Another leg in the slot has other drives.
     pub(crate) spec: String,
     /// The drives behind it.
     pub(crate) drives: Vec<DriveStatus>,
-    /// The judgement that it is slower than it should be.
+    /// The verdict that it is slower than it should be.
     pub(crate) verdict: Option<Verdict>,
 }
 
-/// The drives of every leg, by slot. The watching thread writes them, and control reads them.
+/// The drives of every leg, by slot. The watching thread writes them and control reads them.
 #[derive(Debug, Default)]
 pub(crate) struct Drives {
     legs: Mutex<HashMap<u8, LegDrives>>,
     judged: Mutex<Vec<Judged>>,
 }
 
-/// A verdict on a leg that has changed: the leg's slot, and the verdict now in force.
+/// A changed verdict: the leg's slot, and the verdict now in force.
 pub(crate) type Judged = (u8, Option<Verdict>);
 
-/// Most changes of verdicts that wait to be told. Each leg has one in twelve minutes at most.
+/// Maximum number of changed verdicts that wait to be reported. Each leg has one in twelve minutes at most.
 const JUDGED_MAX: usize = 64;
 
 impl Drives {
-    /// Returns the legs' drives for reading or changing. Nobody holds them for longer than a copy takes.
+    /// Locks the legs' drives for reading or changing. No caller may hold the lock for longer than a copy
+    /// takes.
     pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<u8, LegDrives>> {
         self.legs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the verdict on a leg has changed.
+    /// Records that the verdict on a leg has changed.
     fn judge(&self, leg: u8, verdict: Option<Verdict>) {
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         if judged.len() < JUDGED_MAX {
@@ -141,12 +142,12 @@ impl Drives {
         }
     }
 
-    /// Takes the verdicts that have changed since the last call, in order.
+    /// Takes the verdicts that changed since the last call, in order.
     pub(crate) fn take_judged(&self) -> Vec<Judged> {
         std::mem::take(&mut self.judged.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds what is known to a status.
+    /// Adds the drives and verdicts to a status.
     pub(crate) fn show_in(&self, status: &mut VolumeStatus) {
         let legs = self.lock();
         for leg in &mut status.legs {
@@ -165,19 +166,19 @@ impl LegDrives {
     }
 }
 
-/// Returns the drive that needs attention first: a failing one, else the most worn, else the hottest.
+/// Returns the drive that most needs attention: a failing one, else the most worn, else the hottest.
 fn worst(drives: &[DriveStatus]) -> Option<&DriveStatus> {
     let rank = |drive: &DriveStatus| {
         (drive.failing == Some(true), drive.used_permille, drive.temperature_celsius)
     };
-    // Of equals the first.
+    // Of equals, the first is chosen.
     drives.iter().rev().max_by_key(|drive| rank(drive))
 }
 
-/// Returns the date of a time in unix milliseconds, as `2031-05-09` (UTC).
+/// Formats a time in milliseconds since 1970 as a date, such as `2031-05-09` (UTC).
 pub fn date(unix_ms: u64) -> String {
-    // Days of the proleptic Gregorian calendar, in eras of 400 years that begin in March: the leap day is
-    // the last of a year.
+    // Days of the proleptic Gregorian calendar, in eras of 400 years that begin in March, so that the leap
+    // day is the last of a year.
     const ERA_DAYS: u64 = 146_097;
     let days = unix_ms / 86_400_000 + 719_468;
     let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);

@@ -1,4 +1,4 @@
-//! The output of `nvme smart-log -o json`, asked where smartctl is not installed.
+//! Parses the output of `nvme smart-log -o json`, which is used if smartctl is not installed.
 
 use serde_json::Value;
 
@@ -7,13 +7,13 @@ use super::smart::Reading;
 
 /// The program.
 pub(super) const PROGRAM: &str = "nvme";
-/// Bytes of one of NVMe's data units.
+/// Bytes in one NVMe data unit.
 const UNIT_BYTES: u64 = 512_000;
-/// Zero degrees Celsius, in the log's unit, to the whole Kelvin.
+/// Zero degrees Celsius in whole kelvins, the log's unit.
 const ZERO_CELSIUS: i64 = 273;
-/// The bit of the critical warnings that says that the drive's reliability is degraded.
+/// Bit of the critical warnings for degraded reliability.
 const DEGRADED: u64 = 1 << 2;
-/// The one that says that it has become read-only.
+/// Bit of the critical warnings for a drive that has become read-only.
 const READ_ONLY: u64 = 1 << 3;
 
 /// Returns the program's arguments for a device.
@@ -21,7 +21,7 @@ pub(super) fn arguments(device: &str) -> [&str; 4] {
     ["smart-log", "-o", "json", device]
 }
 
-/// Reads the program's output, given its exit code.
+/// Parses the program's output, given its exit code.
 pub(super) fn read(output: &[u8], code: u8) -> Reading {
     let Ok(Value::Object(log)) = serde_json::from_slice::<Value>(output) else {
         return Reading::Nothing(format!(
@@ -31,7 +31,7 @@ pub(super) fn read(output: &[u8], code: u8) -> Reading {
     };
     let number = |names: &[&str]| names.iter().find_map(|name| whole(log.get(*name)?));
     let warning = match log.get("critical_warning") {
-        // Newer versions spell the bits out.
+        // Newer versions list the bits by name.
         Some(Value::Object(spelled)) => whole(spelled.get("value").unwrap_or(&Value::Null)),
         Some(plain) => whole(plain),
         None => None,
@@ -52,7 +52,8 @@ pub(super) fn read(output: &[u8], code: u8) -> Reading {
     }))
 }
 
-/// Returns a whole number, which some versions write as text: JSON's readers lose the ends of large ones.
+/// Returns a whole number. Some versions write it as text, because JSON readers lose the last digits of large
+/// ones.
 fn whole(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64(),

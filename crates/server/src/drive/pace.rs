@@ -1,4 +1,4 @@
-//! Samples of the legs' I/O for the judges of [`crate::fail_slow`], and their verdicts.
+//! Samples of the legs' I/O for the judges of [`crate::fail_slow`], and the resulting verdicts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::fail_slow::{Finding, Judge, Sample, Work};
 
 /// Length of a sample.
 const SAMPLE_EVERY: Duration = Duration::from_secs(60);
-/// A sample longer than this is none: the machine slept, or this thread hung.
+/// Longest sample that counts. If it is longer, the machine slept or this thread hung.
 const SAMPLE_MAX: Duration = Duration::from_secs(600);
-/// Pause between two writes of what the legs' past is.
+/// Interval between two writes of the legs' past paces.
 const KEEP_EVERY: Duration = Duration::from_secs(3600);
 
-/// A leg that is judged.
+/// A leg under judgement.
 #[derive(Debug)]
 struct Judged {
-    /// The key by which it is known again after a restart. Another one in the slot begins anew.
+    /// The key by which it is recognised after a restart. Another leg in the slot starts anew.
     key: String,
     kind: DriveKind,
     judge: Judge,
@@ -30,7 +30,7 @@ struct Judged {
 /// The judges of a volume's legs.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// The beginning of the next sample.
+    /// The snapshot at the beginning of the next sample.
     base: Option<Arc<Snapshot>>,
     judged: HashMap<u8, Judged>,
     kept: Instant,
@@ -43,7 +43,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Takes a sample, if it is time for one, and publishes the verdicts.
+    /// Takes a sample if one is due, and publishes the verdicts.
     pub(super) fn look(
         &mut self,
         snapshot: &Arc<Snapshot>,
@@ -103,7 +103,7 @@ impl Pace {
         }
     }
 
-    /// Gives each leg whose drives are known a judge, and those that are new in their slot a new one.
+    /// Gives a judge to each leg whose drives are known, and a new one to each leg that is new in its slot.
     fn meet(&mut self, snapshot: &Snapshot, drives: &Drives, memory: &Memory) {
         let known = drives.lock();
         self.judged.retain(|slot, _| known.contains_key(slot));
@@ -121,7 +121,7 @@ impl Pace {
     }
 }
 
-/// Returns what a leg is known again by: the serial numbers of its drives, else its spec.
+/// Returns the key by which a leg is recognised: the serial numbers of its drives, else its spec.
 fn key_of(leg: &LegDrives) -> String {
     let serials: Option<Vec<&str>> =
         leg.drives.iter().map(|drive| drive.serial.as_deref()).collect();
@@ -131,14 +131,14 @@ fn key_of(leg: &LegDrives) -> String {
     }
 }
 
-/// Returns the kind that a leg's drives have in common.
+/// Returns the kind that all drives of a leg share.
 fn kind_of(drives: &[DriveStatus]) -> DriveKind {
     let mut kinds = drives.iter().map(|drive| drive.kind);
     let first = kinds.next().unwrap_or_default();
     if kinds.all(|kind| kind == first) { first } else { DriveKind::Unknown }
 }
 
-/// Returns the counters of a leg that was in at both times.
+/// Returns the counters of a leg that was present at both times.
 fn counters<'a>(
     base: &'a Snapshot,
     now: &'a Snapshot,
@@ -190,7 +190,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
     const MILLISECOND: u64 = 1_000_000;
 
-    /// A volume of two legs, whose I/O the test makes up.
+    /// A volume of two legs whose I/O the test generates.
     struct Made {
         snapshot: Snapshot,
         drives: Drives,
@@ -228,7 +228,8 @@ mod tests {
             self.pace.look(&snapshot, &self.drives, &mut self.memory, at_ms);
         }
 
-        /// A minute in which each leg ends as many writes of 4 KiB, each of its own latency.
+        /// Simulates a minute in which each leg completes `count` writes of 4 KiB, each leg with its own
+        /// latency.
         fn minute(&mut self, count: u64, latencies: [u64; 2]) {
             for (leg, latency) in self.snapshot.status.legs.iter_mut().zip(latencies) {
                 (0..count).for_each(|_| leg.writes.record(latency));

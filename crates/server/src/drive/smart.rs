@@ -1,8 +1,8 @@
-//! The output of `smartctl --json` (smartmontools 7.0 and later) as figures.
+//! Parses the output of `smartctl --json` (smartmontools 7.0 and later).
 //!
-//! Only what a standard defines is taken as it is: NVMe's health log, ATA's device statistics, SCSI's log
-//! pages. Of the vendors' attributes those are taken whose name, given by smartctl's database of drives,
-//! says what they count and in which unit.
+//! Figures defined by a standard are taken as they are: NVMe's health log, ATA's device statistics and SCSI's
+//! log pages. A vendor's attribute is taken only if its name, from smartctl's drive database, tells its
+//! meaning and unit.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,9 +12,9 @@ use super::identity::plain;
 
 /// The program.
 pub(super) const PROGRAM: &str = "smartctl";
-/// The exit code that smartctl is told to give where a drive sleeps: no other error has both of these bits.
+/// The exit code that smartctl is told to return if a drive sleeps. No other error sets both of these bits.
 pub(super) const ASLEEP: u8 = 3;
-/// Attributes whose normalised value is the share of the endurance that is left, in percent.
+/// Attributes whose normalised value is the endurance left, in percent.
 const ENDURANCE_LEFT: [&str; 5] = [
     "Percent_Lifetime_Remain",
     "Percent_Life_Remaining",
@@ -22,7 +22,7 @@ const ENDURANCE_LEFT: [&str; 5] = [
     "SSD_Life_Left",
     "Media_Wearout_Indicator",
 ];
-/// Attributes that count what was written, with the unit of their raw value in bytes.
+/// Attributes that count written data, with the unit of their raw value in bytes.
 const WRITTEN: [(&str, u64); 6] = [
     ("Host_Writes_32MiB", 32 << 20),
     ("Host_Writes_GiB", 1 << 30),
@@ -31,22 +31,22 @@ const WRITTEN: [(&str, u64); 6] = [
     ("Host_Writes_MiB", 1 << 20),
     ("Total_LBAs_Written", 512),
 ];
-/// Bytes of one of NVMe's data units.
+/// Bytes in one NVMe data unit.
 const NVME_UNIT_BYTES: u64 = 512_000;
 
-/// Returns smartctl's arguments for a device. A disk that sleeps is not woken.
+/// Returns smartctl's arguments for a device. A sleeping disk is not woken.
 pub(super) fn arguments(device: &str) -> [&str; 9] {
     ["--json=c", "-n", "standby,3", "-i", "-H", "-A", "-l", "devstat", device]
 }
 
-/// The figures in a program's output.
+/// The result of parsing a program's output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// Figures; those of the drive's identity too, where it tells them.
+    /// The figures, with the drive's identity if the output has it.
     Figures(Box<DriveStatus>),
     /// The drive sleeps.
     Asleep,
-    /// Nothing, for this reason.
+    /// No figures, for this reason.
     Nothing(String),
 }
 
@@ -156,11 +156,11 @@ struct ScsiErrors {
 #[derive(Deserialize)]
 struct ScsiCounters {
     total_uncorrected_errors: Option<u64>,
-    /// A number with decimals, as text.
+    /// A decimal number as text.
     gigabytes_processed: Option<Value>,
 }
 
-/// Reads smartctl's output, given its exit code.
+/// Parses smartctl's output, given its exit code.
 pub(super) fn read(output: &[u8], code: u8) -> Reading {
     let Ok(output) = serde_json::from_slice::<Output>(output) else {
         return Reading::Nothing(match code {
@@ -193,12 +193,12 @@ pub(super) fn read(output: &[u8], code: u8) -> Reading {
 }
 
 fn plain_sentence(text: &str) -> Option<String> {
-    // Other programs' words are cut like a drive's, only later.
+    // A program's text is made plain like a drive's, but may be longer.
     let text = hemi_text::Plain(text.trim()).to_string();
     (!text.is_empty()).then_some(text)
 }
 
-/// Adds the way out to smartctl's words, where one is known.
+/// Adds the way out to smartctl's message, if one is known.
 fn explain(words: &str) -> String {
     let way_out = if words.contains("Permission denied") || words.contains("not permitted") {
         "; hemi needs to be root with the capabilities CAP_SYS_RAWIO and CAP_SYS_ADMIN for it \
@@ -289,7 +289,7 @@ impl ScsiCounters {
             Value::String(text) => text.trim().parse::<f64>().ok()?,
             number => number.as_f64()?,
         };
-        // A float beyond the range becomes its end, and what is no number zero.
+        // The conversion saturates a float that is out of range and maps NaN to zero.
         (gigabytes.is_finite() && gigabytes >= 0.0).then_some((gigabytes * 1e9) as u64)
     }
 }

@@ -1,9 +1,9 @@
-//! Runs a program that asks a drive, with a time-out and a bound on its output.
+//! Runs a program that queries a drive, with a timeout and a bound on its output.
 //!
-//! A drive that does not answer leaves the program in the kernel, where no signal reaches it. So nobody
-//! waits for its end: it is handed back, and the drive is not asked again before the program is gone.
-//! The standard library starts programs without copying this process (`posix_spawn`), whose memory is
-//! locked and registered with the ring.
+//! A drive that does not answer leaves the program in the kernel, where no signal reaches it. So its end is
+//! not waited for: the program is handed back, and the drive is not queried again before it is gone. The
+//! standard library starts programs without copying this process (`posix_spawn`), whose memory is locked and
+//! registered with the ring.
 
 use std::io::{self, Read as _};
 use std::process::{Child, Command, Stdio};
@@ -12,29 +12,29 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Most bytes of output that are read.
+/// Maximum number of bytes of output that are read.
 pub(super) const OUTPUT_BYTES_MAX: usize = 1 << 20;
-/// Longest time a program may take.
+/// Longest time that a program may take.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(60);
-/// Pause between two looks at the program and at `stop`.
+/// Interval between two looks at the program and at `stop`.
 const STEP: Duration = Duration::from_millis(50);
-/// Time for a killed program to go.
+/// Time that a killed program is given to end.
 const KILL_WAIT: Duration = Duration::from_secs(1);
-/// Directories in which administrators' programs are, beside the search path.
+/// Directories of administrators' programs, besides the search path.
 const DIRECTORIES: [&str; 3] = ["", "/usr/sbin/", "/sbin/"];
 
-/// The reason why a program told nothing.
+/// The reason why a program gave no answer.
 #[derive(Debug)]
 pub(super) enum ToolError {
-    /// It is not installed.
+    /// The program is not installed.
     Missing,
-    /// It did not end in time. The program itself, if it cannot be killed.
+    /// It did not end in time. Holds the program if it cannot be killed.
     Late(Option<Child>),
     /// It wrote more than [`OUTPUT_BYTES_MAX`].
     TooLong,
-    /// Everything is to end.
+    /// The thread is to stop.
     Stopped,
-    /// Anything else.
+    /// Any other failure.
     Failed(io::Error),
 }
 
@@ -49,7 +49,7 @@ pub(super) fn run(
     let deadline = Instant::now() + patience;
     let read = read_all(&mut child, deadline, stop);
     let ended = read.and_then(|output| {
-        // Its output has ended, so it is about to.
+        // Its output has ended, so it is about to end.
         match wait(&mut child, deadline, stop)? {
             Some(code) => Ok((output, code)),
             None => Err(ToolError::Late(None)),
@@ -116,7 +116,7 @@ fn read_all(child: &mut Child, deadline: Instant, stop: &AtomicBool) -> Result<V
     }
 }
 
-/// Waits for a program until the deadline. Returns its exit code, or `None` if it runs on.
+/// Waits for a program until the deadline. Returns its exit code, or `None` if it is still running.
 fn wait(child: &mut Child, deadline: Instant, stop: &AtomicBool) -> Result<Option<u8>, ToolError> {
     loop {
         if let Some(status) = child.try_wait().map_err(ToolError::Failed)? {
@@ -152,7 +152,7 @@ mod tests {
         let late = run("sleep", &["1000"], Duration::from_millis(200), &GOES_ON);
         assert!(matches!(late, Err(ToolError::Late(None))), "{late:?}");
         assert!(begun.elapsed() < Duration::from_secs(30));
-        // One whose output ends before it does.
+        // This program closes its output before it ends.
         let late =
             run("sh", &["-c", "exec >&-; exec sleep 1000"], Duration::from_millis(200), &GOES_ON);
         assert!(matches!(late, Err(ToolError::Late(None))), "{late:?}");

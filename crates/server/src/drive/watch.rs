@@ -1,7 +1,7 @@
 //! The thread that watches the drives.
 //!
-//! It looks at the legs every few seconds. A leg that is new, or whose turn it is, has its disks looked up
-//! and asked. A drive that hangs holds up this thread for the time-out of one question, and nothing else.
+//! It looks at the legs every few seconds. The disks of a leg that is new or due are found and queried. A
+//! drive that hangs holds up this thread for the timeout of one query, and nothing else.
 
 use std::collections::HashMap;
 use std::process::Child;
@@ -22,11 +22,11 @@ use crate::control::volume::{Phase, Snapshot, Volume};
 use hemi_io::clock::unix_ms;
 use hemi_io::config::legs::LegSpec;
 
-/// Pause between two looks at the legs.
+/// Interval between two looks at the legs.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// The running thread. It is told to stop when this is dropped, and not waited for: it may hang in a file
-/// system that does not answer.
+/// The running thread. Dropping this tells it to stop but does not wait for it: it may hang in a file system
+/// that does not answer.
 #[derive(Debug)]
 pub(crate) struct Watching {
     stop: Arc<AtomicBool>,
@@ -40,10 +40,10 @@ impl Drop for Watching {
     }
 }
 
-/// Starts the thread, which writes what it learns to `drives`.
+/// Starts the thread, which writes its results to `drives`.
 ///
 /// # Errors
-/// The thread could not be started.
+/// Fails if the thread cannot be started.
 pub(crate) fn spawn(
     volume: Arc<dyn Volume>,
     polling: SmartPolling,
@@ -57,7 +57,7 @@ pub(crate) fn spawn(
         let mut watch = Watch::new(polling, memory, stopped);
         while !watch.is_stopped() {
             watch.look(&volume.snapshot(), &drives);
-            // Whoever stops it unparks it.
+            // The stopping thread unparks it.
             std::thread::park_timeout(LOOK_EVERY);
         }
     };
@@ -65,7 +65,7 @@ pub(crate) fn spawn(
     Ok(Watching { stop, thread: handle.thread().clone() })
 }
 
-/// The thread's memory.
+/// The state of the thread.
 #[derive(Debug)]
 struct Watch {
     machine: Machine,
@@ -73,11 +73,11 @@ struct Watch {
     memory: Memory,
     pace: Pace,
     stop: Arc<AtomicBool>,
-    /// The time of the last question about each leg, by its spec.
+    /// Time of the last query of each leg, by its spec.
     asked: HashMap<String, Instant>,
     /// The last figures of each disk, by its device.
     known: HashMap<String, DriveStatus>,
-    /// Programs that could not be killed, by the device that they hang in.
+    /// Programs that could not be killed, by the device in which they hang.
     stuck: HashMap<String, Child>,
 }
 
@@ -99,7 +99,7 @@ impl Watch {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Looks at the legs, and asks the drives of those whose turn it is.
+    /// Looks at the legs and queries the drives of those that are due.
     fn look(&mut self, snapshot: &Arc<Snapshot>, drives: &Drives) {
         if snapshot.phase == Phase::Opening {
             return;
@@ -110,7 +110,7 @@ impl Watch {
             SmartPolling::Off => Duration::from_nanos(crate::config::smart::SMART_MAX.0),
             SmartPolling::Every(pause) => pause.duration(),
         };
-        // Legs whose turn is the same share the answers of their disks.
+        // Legs that are due at the same time share the answers of their disks.
         let mut round = HashMap::new();
         for leg in snapshot.legs.iter() {
             let is_due = self.asked.get(&leg.path).is_none_or(|at| at.elapsed() >= pause);
@@ -167,7 +167,7 @@ impl Watch {
         found
     }
 
-    /// Asks one drive.
+    /// Queries one drive.
     fn ask(&mut self, disk: &Disk, device: &str) -> DriveStatus {
         let identity = self.machine.identity(disk);
         if self.polling == SmartPolling::Off {
@@ -186,13 +186,13 @@ impl Watch {
         drive
     }
 
-    /// Joins what the machine and what the drive tells.
+    /// Combines the figures of the machine with those of the drive.
     fn told(&mut self, identity: DriveStatus, figures: DriveStatus, now_ms: u64) -> DriveStatus {
         let mut drive = DriveStatus {
             device: identity.device,
             kind: identity.kind,
             rotational: identity.rotational,
-            // The drive's own words are whole; the kernel's may be cut.
+            // The drive's own strings are complete, and the kernel's may be truncated.
             model: figures.model.clone().or(identity.model),
             serial: figures.serial.clone().or(identity.serial),
             firmware: figures.firmware.clone().or(identity.firmware),
@@ -216,11 +216,11 @@ impl Watch {
         drive
     }
 
-    /// Returns the last figures of the same drive, if there are any, and says why they are no newer.
+    /// Returns the last figures of the same drive, if any, with the reason why they are not newer.
     fn silent(&self, identity: DriveStatus, why: String) -> DriveStatus {
         let known = identity.device.as_ref().and_then(|device| self.known.get(device));
         let is_same = |known: &&DriveStatus| {
-            // What the kernel calls it may be cut, as a model's name is.
+            // The model is not compared, because the kernel may truncate its name.
             known.read_at_ms.is_some()
                 && (identity.serial.is_none() || known.serial == identity.serial)
         };

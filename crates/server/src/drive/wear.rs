@@ -1,26 +1,26 @@
-//! The rate at which a drive's rated endurance is used up, and the date of its end.
+//! The rate at which a drive's rated endurance is used, and the date of its end.
 //!
-//! Drives tell what is used in whole percents. So only the moments count at which the figure rises: at
-//! such a moment it is exact. Two of them give a rate, if they are far enough apart.
+//! Drives report the used endurance in whole percents. The figure is exact only at the moments when it rises,
+//! so only those count. Two of them, if far enough apart, give a rate.
 
 use serde::{Deserialize, Serialize};
 
-/// Most moments that are kept.
+/// Maximum number of moments kept.
 const MOMENTS_MAX: usize = 64;
-/// The number of rises that the present rate is taken from.
+/// Number of rises from which the current rate is taken.
 const RISES: usize = 12;
-/// Least time between the first and the last of them.
+/// Shortest time between the first and the last of them, in milliseconds.
 pub(super) const SPAN_MIN_MS: u64 = 14 * DAY_MS;
 const DAY_MS: u64 = 86_400_000;
 const YEAR_MS: u64 = 365 * DAY_MS;
-/// All of the endurance.
+/// The whole endurance, in thousandths.
 const ALL: u32 = 1000;
-/// One percent.
+/// One percent, in thousandths.
 const PERCENT: u32 = 10;
-/// Times later than this (in the year 9999) are no dates.
+/// Times later than this (in the year 9999) are not shown as dates.
 const DATE_MAX_MS: u64 = 253_370_764_800_000;
 
-/// A figure, and when it was first seen.
+/// A figure, and the time at which it was first seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Moment {
     at_ms: u64,
@@ -36,23 +36,23 @@ pub(super) struct Wear {
 /// A forecast from the figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outlook {
-    /// Endurance used up in a year, of a thousand.
+    /// Endurance used in a year, in thousandths.
     pub(super) permille_per_year: Option<u32>,
-    /// The time of its end.
+    /// Time of its end, in milliseconds since 1970.
     pub(super) end_at_ms: Option<u64>,
-    /// The reason why that is not known.
+    /// The reason why the end is unknown.
     pub(super) why_no_end: Option<String>,
 }
 
 impl Wear {
-    /// Takes note of a figure. Returns true if it is worth keeping.
+    /// Records a figure. Returns true if it is worth keeping.
     pub(super) fn note(&mut self, at_ms: u64, used_permille: u32) -> bool {
         let last = self.moments.last().copied();
         match last {
             Some(last) if last.used_permille == used_permille => return false,
-            // The clock was set back: such a moment says nothing.
+            // The clock was set back, so this moment does not count.
             Some(last) if at_ms <= last.at_ms => return false,
-            // Another drive, or new firmware that counts anew.
+            // It is another drive, or new firmware that counts from zero.
             Some(last) if used_permille < last.used_permille => self.moments.clear(),
             _ => {}
         }
@@ -63,7 +63,7 @@ impl Wear {
         true
     }
 
-    /// Tells when the endurance ends.
+    /// Forecasts the end of the endurance.
     pub(super) fn outlook(&self, now_ms: u64) -> Outlook {
         let Some(first) = self.moments.first() else { return Outlook::default() };
         let last = self.moments.last().unwrap_or(first);
@@ -71,8 +71,8 @@ impl Wear {
             let why = "the rated endurance is used up".to_owned();
             return Outlook { why_no_end: Some(why), ..Outlook::default() };
         }
-        // The first figure was seen some time after it rose; once more moments were seen than are kept,
-        // all are rises.
+        // The first figure was seen some time after it rose, so it is skipped. Once the oldest moments have
+        // been dropped, all are rises.
         let rises = &self.moments[1..];
         let rises = &rises[rises.len().saturating_sub(RISES)..];
         let (span, used) = match (rises.first(), rises.last()) {
@@ -87,8 +87,8 @@ impl Wear {
                 ..Outlook::default()
             };
         }
-        // Without a rise for longer than the rate says, it wears more slowly by now: less than one percent
-        // more in all the time until now.
+        // If the next rise is overdue at this rate, wear has slowed down: it was less than one more percent
+        // in all the time until now.
         let elapsed = now_ms.saturating_sub(last.at_ms).saturating_add(span);
         let is_slower =
             u128::from(elapsed) * u128::from(used) > u128::from(span) * u128::from(used + PERCENT);
@@ -146,7 +146,7 @@ mod tests {
         assert!(why(&[(0, 30), (5, 40), (18, 50)], 40).contains("14 days apart"));
         assert!(why(&[(0, 990), (5, 1000)], 40).contains("used up"));
 
-        // Ten days to the percent, from the 5th to the 25th.
+        // Ten days per percent, from the 5th to the 25th.
         let outlook = watched(&[(0, 30), (5, 40), (15, 50), (25, 60)]).outlook(BEGIN + 30 * DAY_MS);
         assert_eq!(outlook.permille_per_year, Some(365));
         assert_eq!(outlook.end_at_ms, Some(BEGIN + (25 + 940) * DAY_MS));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a drive tells, memory is bounded and a date lies after the last rise.
+        /// Whatever a drive reports, memory is bounded and a date lies after the last rise.
         #[test]
         fn dates_lie_ahead(figures in prop::collection::vec((0..5000_u64, any::<u32>()), 0..200)) {
             let wear = watched(&figures);
@@ -186,7 +186,7 @@ mod tests {
             );
         }
 
-        /// A drive that wears evenly, asked at any hours, ends when it should, to a part in a few.
+        /// For a drive that wears evenly, read at any hours, the end is found with a small relative error.
         #[test]
         fn an_even_rate_is_found(hours_per_percent in 60..2000_u64, every in 1..40_u64) {
             let mut wear = Wear::default();

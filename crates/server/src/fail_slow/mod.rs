@@ -1,13 +1,14 @@
-//! Judges over minutes and hours if a leg is slower than it should be.
+//! Judges over minutes and hours whether a leg is slower than it should be.
 //!
 //! A freeze is a matter of milliseconds, and the engine acts on it. A drive that has become slow and stays
-//! so is a matter for a person: replace it. The verdict here is for that person. It never decides about data.
+//! slow is a matter for a person, who should replace it. The verdict here is for that person and never
+//! decides about data.
 //!
-//! Samples go in, one for each minute, and a [`Verdict`] comes out. Nothing here reads a clock or a drive.
-//! A sample with next to no I/O counts neither for nor against a leg. In any other, the usual latency is held
-//! against what the [kind](bars) of the drive allows under that load, and against what
-//! [this leg](past) took under the same load before. `docs/fail-slow.md` has the method, the
-//! thresholds and where they come from.
+//! Samples go in, one a minute, and a [`Verdict`] comes out. Nothing here reads a clock or a drive. A sample
+//! with hardly any I/O counts neither for nor against a leg. In any other sample the median latency is
+//! compared with the bar for the drive's [kind](bars) under that load, and with the latency of [this
+//! leg](past) under the same load before. `docs/fail-slow.md` has the method, the thresholds and their
+//! sources.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,40 +26,40 @@ mod tests;
 
 pub(crate) use past::Past;
 
-/// Least I/Os of a kind in a sample for their latency to count.
+/// Minimum number of I/Os of one direction in a sample for their latency to count.
 const COUNT_MIN: u64 = 30;
-/// As many are in flight on average where fewer count too: a leg that hardly answers.
+/// Mean number of I/Os in flight, in thousandths, from which fewer I/Os count too: a leg that hardly answers.
 const QUEUE_MIN_PERMILLE: u64 = 500;
-/// The number of samples that a verdict is found in …
+/// Number of recent samples that decide a verdict.
 const WINDOW: usize = 20;
-/// … and how many of them have to be slow.
+/// Number of slow samples among the last [`WINDOW`] for a verdict.
 const SLOW_MIN: usize = 12;
-/// The number of samples that stalls are counted in, and after which a verdict may end.
+/// Number of recent samples in which stalls are counted, and that must be good for a verdict to end.
 const HOUR: usize = 60;
-/// The number of samples with stalls among them for a verdict.
+/// Number of samples with stalls among the last [`HOUR`] for a verdict.
 const STALLS_MIN: usize = 5;
-/// Most samples that are slow or have stalls among the last [`HOUR`] for a verdict to end.
+/// Maximum number of slow or stalled samples among the last [`HOUR`] for a verdict to end.
 const END_MAX: usize = 2;
-/// Age of a sample from which it says nothing of now.
+/// Age in milliseconds beyond which a sample no longer counts.
 const AGE_MAX_MS: u64 = 3 * 3_600_000;
 
-/// I/O of one direction in one sample.
+/// The I/O of one direction in one sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// The number of I/Os that ended.
+    /// The number of completed I/Os.
     pub(crate) count: u64,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub(crate) bytes: u64,
-    /// The sum of their latencies.
+    /// The sum of their latencies in nanoseconds.
     pub(crate) sum_ns: u64,
-    /// Their median.
+    /// Their median latency in nanoseconds.
     pub(crate) typical_ns: u64,
-    /// The number of those that took longer than a drive of this kind ever should.
+    /// The number of I/Os that took longer than any should on a drive of this kind.
     pub(crate) stalled: u64,
 }
 
 impl Work {
-    /// Returns the I/O between two states of a histogram of a leg of this kind.
+    /// Returns the I/O between two states of the histogram of a leg of this kind.
     pub(crate) fn between(
         base: &LatencyHistogram,
         now: &LatencyHistogram,
@@ -69,7 +70,7 @@ impl Work {
         let stall = bars::stall_ns(kind);
         let counts = since.buckets().iter().enumerate();
         let stalled = counts.filter(|(bucket, _)| {
-            // The whole bucket lies above.
+            // Only buckets that lie above the limit as a whole count.
             bucket.checked_sub(1).is_some_and(|below| bucket_upper_bound(below) >= stall)
         });
         Work {
@@ -81,9 +82,9 @@ impl Work {
         }
     }
 
-    /// Returns the mean number of I/Os in flight over `span_ms`, of a thousand (Little's law).
+    /// Returns the mean number of I/Os in flight over `span_ms`, in thousandths (Little's law).
     fn queue_permille(&self, span_ms: u64) -> u64 {
-        // Nanoseconds over milliseconds is a millionth.
+        // Nanoseconds divided by milliseconds are millionths.
         (self.sum_ns / 1000).checked_div(span_ms).unwrap_or(0)
     }
 
@@ -92,19 +93,19 @@ impl Work {
         self.bytes.checked_div(self.count).unwrap_or(0)
     }
 
-    /// Returns true if the latency says something of the leg: it did something.
+    /// Returns true if the leg did enough for its latency to count.
     fn counts(&self, span_ms: u64) -> bool {
         let is_busy = self.count > 0 && self.queue_permille(span_ms) >= QUEUE_MIN_PERMILLE;
         self.typical_ns > 0 && (self.count >= COUNT_MIN || is_busy)
     }
 }
 
-/// The I/O of a leg in a minute or so.
+/// The I/O of a leg over about a minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// Its end, in unix milliseconds.
+    /// Its end, in milliseconds since 1970.
     pub(crate) at_ms: u64,
-    /// Its length.
+    /// Its length in milliseconds.
     pub(crate) span_ms: u64,
     /// Reads.
     pub(crate) reads: Work,
@@ -112,22 +113,22 @@ pub(crate) struct Sample {
     pub(crate) writes: Work,
 }
 
-/// The weight of a verdict.
+/// The severity of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Look after it soon.
+    /// The leg needs attention soon.
     Warning,
 }
 
-/// A judgement that a leg is slower than it should be.
+/// A verdict that a leg is slower than it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// One sentence: what was seen, and what to do.
+    /// One sentence with the observation and the advice.
     pub text: String,
-    /// The time of the first slow sample.
+    /// Time of the first slow sample, in milliseconds since 1970.
     pub since_ms: u64,
-    /// Its weight.
+    /// Its severity.
     pub severity: Severity,
 }
 
@@ -147,35 +148,35 @@ impl fmt::Display for Direction {
     }
 }
 
-/// A sample's latency beyond a bar.
+/// A sample's latency above a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Excess {
     direction: Direction,
     typical_ns: u64,
-    /// The most that it should be.
+    /// The bar, in nanoseconds.
     bar_ns: u64,
-    /// True if the bar is what the leg itself took before.
+    /// True if the bar is the leg's own past latency.
     is_own: bool,
 }
 
-/// The finding of one sample on a leg.
+/// The finding on one sample of a leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Finding {
     sample: Sample,
-    /// Beyond what the kind allows, else beyond what the leg took before.
+    /// The excess over the bar of the kind, else over the leg's own past.
     excess: Option<Excess>,
-    /// True if it had so much I/O that it counts.
+    /// True if it had enough I/O to count.
     counts: bool,
 }
 
 impl Finding {
-    /// Returns true if the leg is slower than it was itself, in a way that its kind allows.
+    /// Returns true if the leg is slower than it was itself, but not slower than its kind allows.
     pub(crate) fn is_slower_than_before(&self) -> bool {
         self.excess.is_some_and(|excess| excess.is_own)
     }
 
-    /// Takes back that the leg is slower than before: another leg of the volume is as well, so it is the
-    /// load or the machine.
+    /// Withdraws the finding that the leg is slower than before, because another leg of the volume is slower
+    /// as well. The cause is then the load or the machine.
     pub(crate) fn excuse(&mut self) {
         if self.is_slower_than_before() {
             self.excess = None;
@@ -199,12 +200,12 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Returns a judge who knows how fast the leg has been.
+    /// Returns a judge that knows the leg's past pace.
     pub(crate) fn new(past: Past) -> Judge {
         Judge { past, ..Judge::default() }
     }
 
-    /// Returns how fast the leg has been.
+    /// Returns the leg's past pace.
     pub(crate) fn past(&self) -> &Past {
         &self.past
     }
@@ -214,7 +215,8 @@ impl Judge {
         self.verdict.as_ref()
     }
 
-    /// Holds a sample against what the kind and the past allow. Changes nothing: [`Judge::take`] takes it in.
+    /// Compares a sample with the bars of the kind and of the leg's past. Changes nothing; [`Judge::take`]
+    /// records the finding.
     pub(crate) fn look(&self, sample: Sample, kind: DriveKind) -> Finding {
         let mut finding = Finding { sample, ..Finding::default() };
         for (direction, work) in
@@ -225,7 +227,7 @@ impl Judge {
             }
             finding.counts = true;
             let excess = self.excess(direction, &work, sample.span_ms, kind);
-            // What is beyond the kind is said first.
+            // An excess over the kind's bar is reported first.
             if finding.excess.is_none_or(|known| known.is_own) {
                 finding.excess = excess.or(finding.excess);
             }
@@ -253,14 +255,14 @@ impl Judge {
         (is_slower && typical_ns > doubtful).then(|| excess(before, true))
     }
 
-    /// Takes in what was found in a sample. Returns true if the verdict has changed.
+    /// Records the finding on a sample. Returns true if the verdict has changed.
     pub(crate) fn take(&mut self, finding: Finding, kind: DriveKind) -> bool {
         let Finding { sample, excess, counts } = finding;
         let stalled = sample.reads.stalled + sample.writes.stalled;
         if !counts && stalled == 0 {
             return false;
         }
-        // What is slow is no measure for what comes.
+        // Slow samples must not raise the bar for later ones.
         if excess.is_none() && stalled == 0 {
             for (is_write, work) in [(false, sample.reads), (true, sample.writes)] {
                 if work.counts(sample.span_ms) {
@@ -272,7 +274,7 @@ impl Judge {
             self.seen.pop_front();
         }
         self.seen.push_back(Seen { at_ms: sample.at_ms, excess, stalled });
-        // A clock that was set back makes the others late, not young.
+        // If the clock was set back, the other samples count as too old, not as new.
         while self.seen.front().is_some_and(|seen| sample.at_ms.abs_diff(seen.at_ms) > AGE_MAX_MS) {
             self.seen.pop_front();
         }
@@ -304,7 +306,7 @@ impl Judge {
         }
         let since_ms = slow[0].0;
         let count = slow.len();
-        // The one in the middle stands for all.
+        // The median sample stands for all.
         slow.sort_by_key(|(_, excess)| excess.typical_ns);
         let (_, Excess { direction, typical_ns, bar_ns, is_own }) = slow[count / 2];
         let (now, bar) = (duration(typical_ns), duration(bar_ns));

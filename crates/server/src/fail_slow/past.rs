@@ -1,24 +1,24 @@
 //! The past pace of a leg, by load.
 //!
-//! Each direction and each power of two of load has a histogram of the samples' median latencies. A
-//! drive that carried the present load or a higher one carried it with the median of those: what is expected of
-//! it now. Loads that it never had say nothing.
+//! Each direction and each power of two of load has a histogram of the samples' median latencies. The
+//! expected latency is the median over the samples at the current load or a higher one, which the drive has
+//! carried. Loads that it never had say nothing.
 
 use serde::{Deserialize, Serialize};
 
 use super::Work;
 
-/// Powers of two of load, from one I/O a second.
+/// Number of powers of two of load, from one I/O per second.
 const LOADS: usize = 24;
 /// Bytes that count as one more I/O.
 const LOAD_BYTES: u64 = 64 << 10;
-/// Least samples of a load that say something.
+/// Minimum number of samples for an expectation.
 const SAMPLES_MIN: u64 = 30;
-/// Samples of a load at which all are halved, so that old ones fade: a week of minutes.
+/// Number of samples of a load at which all counts are halved, so that old ones fade: a week of minutes.
 const SAMPLES_MAX: u64 = 7 * 24 * 60;
-/// Steps in each power of two of latency.
+/// Number of steps in each power of two of latency.
 const STEPS: u32 = 4;
-/// Steps of latency, from 1 µs to a minute.
+/// Number of steps of latency, from 1 µs to a minute.
 const LATENCIES: usize = 26 * STEPS as usize;
 
 /// The samples of one direction and load.
@@ -35,16 +35,16 @@ pub(crate) struct Past {
     directions: [[Loads; LOADS]; 2],
 }
 
-/// Returns the power of two of a load, in I/Os a second, 64 KiB each.
+/// Returns the power of two of a load, in I/Os per second of 64 KiB each.
 fn load_of(work: &Work, span_ms: u64) -> usize {
     let units = u128::from(work.count) + u128::from(work.bytes / LOAD_BYTES);
     let per_second = units * 1000 / u128::from(span_ms.max(1));
     (per_second.checked_ilog2().unwrap_or(0) as usize).min(LOADS - 1)
 }
 
-/// Returns the step of a latency.
+/// Returns the step that contains a latency.
 fn step_of(latency_ns: u64) -> usize {
-    // A quarter of a microsecond, so that the first power of two has all of its steps.
+    // Units of a quarter of a microsecond give the first power of two all of its steps.
     let scaled = (latency_ns / 250).max(u64::from(STEPS));
     let octave = scaled.ilog2() - STEPS.ilog2();
     let step = (scaled >> octave) as u32 - STEPS;
@@ -85,14 +85,14 @@ impl Loads {
 }
 
 impl Past {
-    /// Takes in a sample of a leg that is well.
+    /// Adds a sample of a healthy leg.
     pub(super) fn learn(&mut self, is_write: bool, work: &Work, span_ms: u64) {
         self.directions[usize::from(is_write)][load_of(work, span_ms)]
             .add(step_of(work.typical_ns));
     }
 
-    /// Returns the latency that the leg took under such a load or a higher one. `None` if it never had such
-    /// a load for long enough.
+    /// Returns the latency of the leg under this load or a higher one; `None` if it never had such a load for
+    /// long enough.
     pub(super) fn typical_ns(&self, is_write: bool, work: &Work, span_ms: u64) -> Option<u64> {
         let loads = &self.directions[usize::from(is_write)][load_of(work, span_ms)..];
         loads.iter().filter_map(Loads::median).min()
@@ -100,7 +100,7 @@ impl Past {
 }
 
 impl From<Past> for Vec<[u16; 4]> {
-    /// Lists direction, load, step and count of what is not zero.
+    /// Lists direction, load, step and count of all entries that are not zero.
     fn from(past: Past) -> Vec<[u16; 4]> {
         let mut list = Vec::new();
         for (direction, loads) in (0..).zip(&past.directions) {
@@ -114,7 +114,7 @@ impl From<Past> for Vec<[u16; 4]> {
 }
 
 impl From<Vec<[u16; 4]>> for Past {
-    /// Leaves out what has no place.
+    /// Ignores entries that are out of range.
     fn from(list: Vec<[u16; 4]>) -> Past {
         let mut past = Past::default();
         for [direction, load, step, count] in list {

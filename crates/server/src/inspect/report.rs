@@ -13,11 +13,11 @@ use hemi_units::Size;
 
 use super::{LegReport, LegView, LostView, Runs, Slot, SlotState, SuperblockView, TableView};
 
-/// Past generations shown.
+/// Number of past generations shown.
 const ANCESTORS_SHOWN: usize = 3;
-/// Lost extents shown.
+/// Number of lost extents shown.
 const LOST_SHOWN: usize = 12;
-/// Bad page slots shown.
+/// Number of bad page slots shown.
 const BAD_SLOTS_SHOWN: usize = 12;
 
 pub(super) fn line(
@@ -28,7 +28,7 @@ pub(super) fn line(
     writeln!(formatter, "  {subject:<12} {text}")
 }
 
-/// Says that somebody uses what is reported on, and who if that is known.
+/// Writes that the subject of the report is in use, and by which process if that is known.
 pub(super) fn in_use_line(
     formatter: &mut Formatter<'_>,
     in_use: bool,
@@ -77,7 +77,7 @@ impl Display for LegReport {
 }
 
 impl LegReport {
-    /// Returns the command that mounts what is on a detached leg, for a single file or device.
+    /// Returns the command that mounts the data of a detached leg, for a single file or device.
     fn mount(&self) -> Option<String> {
         let superblock = self.superblock.as_ref().filter(|superblock| superblock.is_detached())?;
         let LegSpec::Path(path) = self.path.parse().ok()? else { return None };
@@ -230,7 +230,7 @@ impl TableView {
     }
 }
 
-/// A count and what is counted, or nothing for zero.
+/// A count with its noun, formatted as nothing if it is zero.
 struct Count(u32, &'static str);
 
 impl Display for Count {

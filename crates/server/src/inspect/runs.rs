@@ -1,15 +1,15 @@
-//! Sets of region numbers as runs.
+//! Sets of region numbers, stored as runs.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Most runs kept; what is beyond is counted only.
+/// Maximum number of runs kept. Numbers beyond them are only counted.
 pub const RUNS_MAX: usize = 1000;
-/// Most runs in a line of text.
+/// Maximum number of runs in a line of text.
 const SHOWN_MAX: usize = 12;
 
-/// Numbers given in ascending order, as runs. At most [`RUNS_MAX`] runs are kept; all
+/// Numbers given in ascending order, stored as runs. At most [`RUNS_MAX`] runs are kept, but all
 /// numbers are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
@@ -19,12 +19,12 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Adds a number above all before.
+    /// Adds a number greater than all before.
     pub fn push(&mut self, number: u64) {
         self.push_range(number, number + 1);
     }
 
-    /// Adds the numbers from `start` up to but not including `end`, all above those before.
+    /// Adds the numbers from `start` up to but not including `end`, all greater than those before.
     pub fn push_range(&mut self, start: u64, end: u64) {
         self.count += end - start;
         let full = self.runs.len() == RUNS_MAX;
@@ -35,20 +35,20 @@ impl Runs {
         }
     }
 
-    /// How many numbers.
+    /// Returns the count of all numbers.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The runs kept: first number, and one past the last.
+    /// Returns the runs kept, each as its first number and one past its last.
     pub fn as_slice(&self) -> &[(u64, u64)] {
         &self.runs
     }
 }
 
 impl Serialize for Runs {
-    /// `{"count": 5, "runs": [[0, 3], [7, 8]], "omitted": 0}`: first and last number of each
-    /// run, and how many numbers are in no run listed.
+    /// Writes `{"count": 5, "runs": [[0, 3], [7, 8]], "omitted": 0}`: the first and last number of
+    /// each run, and the count of the numbers in no listed run.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct;
         let runs: Vec<_> = self.runs.iter().map(|&(start, end)| (start, end - 1)).collect();

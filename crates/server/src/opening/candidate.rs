@@ -1,4 +1,4 @@
-//! A leg on the way to being opened: named by the configuration or found by a scan.
+//! A leg that is about to be opened, named by the configuration or found by a scan.
 
 use hemi_engine::recovery::{self, HEAD_BYTES};
 
@@ -7,17 +7,17 @@ use hemi_io::config::legs::LegConfig;
 use hemi_io::leg::{OpenError, OpenLeg, Purpose};
 use hemi_io::probe::hex;
 
-/// A leg on the way to being opened.
+/// A leg that is about to be opened.
 pub(super) struct Candidate {
-    /// The spec and options to open it by.
+    /// The spec and options by which to open it.
     pub(super) config: LegConfig,
-    /// The id that the leg must have. A configured leg may have any.
+    /// The id that the leg must have; `None` for a configured leg, which may have any.
     pub(super) wanted: Option<String>,
     pub(super) state: State,
 }
 
 pub(super) enum State {
-    /// The leg is open and locked. `metadata` has the bytes in front of its data area.
+    /// The leg is open and locked. `metadata` holds the bytes before its data area.
     Present { leg: OpenLeg, metadata: Vec<u8> },
     /// The leg is absent, for this reason in words.
     Absent(String),
@@ -27,7 +27,7 @@ impl Candidate {
     /// Opens a leg, or finds that it is absent.
     ///
     /// # Errors
-    /// The leg is present, and cannot be opened.
+    /// Fails if the leg is present but cannot be opened.
     pub(super) fn new(config: LegConfig, wanted: Option<String>) -> Result<Candidate, ServeError> {
         let state = reach(&config, wanted.as_deref())?;
         Ok(Candidate { config, wanted, state })
@@ -41,7 +41,7 @@ impl Candidate {
     /// Tries an absent leg again.
     ///
     /// # Errors
-    /// Those of [`Candidate::new`].
+    /// As for [`Candidate::new`].
     pub(super) fn try_again(&mut self) -> Result<(), ServeError> {
         if self.is_absent() {
             self.state = reach(&self.config, self.wanted.as_deref())?;
@@ -76,7 +76,7 @@ impl Candidate {
 fn reach(config: &LegConfig, wanted: Option<&str>) -> Result<State, ServeError> {
     let leg = match OpenLeg::configured(config, Purpose::Serve) {
         Ok(leg) => leg,
-        // The message names the leg besides the reason.
+        // The message names the leg and the reason.
         Err(OpenError::Nbd { source, .. }) if source.is_absence() => {
             return Ok(State::Absent(source.to_string()));
         }
@@ -111,7 +111,7 @@ fn read_metadata(leg: &OpenLeg) -> std::io::Result<Vec<u8>> {
     let head = HEAD_BYTES.min(leg.size());
     let mut bytes = vec![0; head as usize];
     leg.read_at(0, &mut bytes)?;
-    // Without a superblock the head is all that recovery needs to explain what is wrong.
+    // Without a superblock, the head is all that recovery needs to explain the problem.
     let needed = recovery::metadata_bytes(&bytes).unwrap_or(head).min(leg.size());
     if needed > head {
         bytes.resize(needed as usize, 0);

@@ -1,7 +1,6 @@
-//! The giving up of missing legs at a start, which the operator has permitted beforehand
-//! (`start_degraded`).
+//! Gives up missing legs at a start, as the operator has permitted beforehand (`start_degraded`).
 //!
-//! It is `hemi promote` of the remaining leg, and costs the same. It is done for missing legs only: not if
+//! It is `hemi promote` of the remaining leg, with the same loss. It is done for missing legs only: not if
 //! the remaining leg is damaged, if histories contradict each other, or if several legs remain and somebody
 //! has to choose the one that decides.
 
@@ -17,22 +16,22 @@ use crate::serve::ServeError;
 use hemi_io::config::legs::LegSpec;
 use hemi_io::leg::OpenLeg;
 
-/// The loss that a start has accepted to go on without missing legs.
+/// The loss that a start accepted in order to go on without missing legs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenUp {
     /// The slots of the legs given up.
     pub legs: Vec<u8>,
     /// Bytes that the remaining leg is known to lack. Reads of them fail until they are written again.
     pub lacks_bytes: u64,
-    /// The bytes of the regions in which it may lack the newest writes.
+    /// Bytes in the regions in which it may lack the newest writes.
     pub uncertain_bytes: u64,
 }
 
-/// A reason why missing legs were not given up.
+/// The reason why missing legs were not given up.
 pub(super) enum NotGivenUp {
-    /// The start was not refused for missing legs only. The reason is in words.
+    /// The start was refused not only for missing legs. Holds the reason in words.
     Unfit(String),
-    /// The promotion was tried, and failed.
+    /// The promotion was tried and failed.
     Failed(ServeError),
 }
 
@@ -50,8 +49,8 @@ pub(super) fn lacks_legs_only(refusal: &Refusal) -> bool {
     refusal.problems.iter().all(|problem| missing(problem).is_some())
 }
 
-/// Promotes the only present leg after a start was refused for missing legs. No ledger may be locked. The
-/// leg is closed and opened again.
+/// Promotes the only present leg after a start was refused for missing legs. The ledger must not be locked.
+/// The leg is closed and reopened.
 pub(super) fn give_up_missing(
     refusal: &Refusal,
     candidates: &mut [Candidate],
@@ -86,7 +85,7 @@ fn promote(
         return unfit("the leg that is there is out, and decides nothing");
     }
     if let Some(quarantine) = leg.quarantine().filter(|_| own.open) {
-        // A late write of the previous process must not overwrite what is written now.
+        // A late write of the previous process must not overwrite the promotion's writes.
         std::thread::sleep(quarantine);
     }
     let plan = PromotionPlan::of(spec, leg, place)?;
@@ -119,7 +118,7 @@ fn unfit<T>(reason: &str) -> Result<T, NotGivenUp> {
     Err(NotGivenUp::Unfit(reason.to_owned()))
 }
 
-/// Returns true if any of a leg's metadata is neither as it was written nor as a cut write leaves it.
+/// Returns true if any of a leg's metadata is neither valid nor torn.
 fn is_damaged(report: &LegReport) -> bool {
     let bad = |slot: &Slot| {
         matches!(slot.state, SlotState::Damaged | SlotState::Unreadable | SlotState::Refused)

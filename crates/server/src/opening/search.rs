@@ -14,7 +14,7 @@ use hemi_io::config::legs::LegConfig;
 /// Shortest time between two scans of the machine.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A volume whose legs are looked for.
+/// A volume whose legs are searched for.
 pub(super) struct Search<'a> {
     config: &'a ScanConfig,
     scanner: Scanner,
@@ -38,13 +38,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Scans, unless a scan has just been done, and brings the candidates up to date. Legs that were found
-    /// are opened, and remote ones that they know of. Legs that were not found are absent.
+    /// Scans, unless a scan has just been done, and updates the candidates. Opens the legs found, and the
+    /// remote legs they know of. Legs that were not found are absent.
     ///
     /// If the scan contradicts itself, the candidates stay unchanged.
     ///
     /// # Errors
-    /// A leg that was found cannot be opened.
+    /// Fails if a leg that was found cannot be opened.
     pub(super) fn search(
         &mut self,
         candidates: &mut Vec<Candidate>,
@@ -71,7 +71,7 @@ impl<'a> Search<'a> {
         for leg in chosen.missing.iter().filter(|leg| is_new(&leg.id)) {
             let (config, id) = (leg.config.clone(), leg.id.clone());
             if candidates.iter().any(|one| one.wanted.is_none() && one.config.path == config.path) {
-                // The leg is configured, and absent as such.
+                // The leg is configured and already counts as absent.
                 continue;
             }
             candidates.push(if config.path.is_remote() {
@@ -83,8 +83,8 @@ impl<'a> Search<'a> {
         Ok(Ok(()))
     }
 
-    /// Drops legs that were found but that the volume no longer has. Returns true if there were any,
-    /// besides legs of the volume.
+    /// Drops legs that were found but that the volume no longer has. Returns true if it dropped any and legs
+    /// of the volume remain.
     pub(super) fn drop_strangers(
         &mut self,
         refusal: &Refusal,

@@ -1,7 +1,7 @@
 //! Scans in a separate process.
 //!
-//! A read of a drive that hangs cannot be interrupted, and a process with such a read does not end,
-//! whatever signal it gets. So a child reads the devices, reports its result, and is then left to itself. A
+//! A read of a drive that hangs cannot be interrupted, and a process with such a read does not end, whatever
+//! signal it gets. So a child reads the devices and reports its result, and nobody waits for its end. A
 //! device that did not answer is not tried again while the child that reads it exists.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -10,28 +10,28 @@ use std::process::{Child, Command, Stdio};
 
 use super::{Other, OtherState, Scan};
 
-/// The hidden command of `hemi` that scans and prints what it finds.
+/// The hidden command of `hemi` that scans and prints the result.
 pub const COMMAND: &str = "look-for-legs";
-/// Its option for each place to look at besides the block devices.
+/// The option for each place to scan besides the block devices.
 pub const PLACE_OPTION: &str = "--in";
-/// Its option for each device to leave alone.
+/// The option for each device to leave out.
 pub const EXCEPT_OPTION: &str = "--except";
-/// This very program, even if its file was replaced or removed.
+/// This same program, even if its file was replaced or removed.
 const SELF: &str = "/proc/self/exe";
 
-/// A reason why nothing was scanned.
+/// The reason why nothing was scanned.
 #[derive(Debug, thiserror::Error)]
 #[error("the machine could not be scanned for legs: {0}")]
 pub struct ScanError(String);
 
-/// A scanner, which can be used again and again.
+/// A scanner that can be used repeatedly.
 #[derive(Debug)]
 pub struct Scanner {
     places: Vec<PathBuf>,
     hanging: Vec<Hanging>,
 }
 
-/// A child that has answered but not ended, with the devices that it waits for.
+/// A child that has answered but not ended, with the devices it is waiting for.
 #[derive(Debug)]
 struct Hanging {
     child: Child,
@@ -44,10 +44,10 @@ impl Scanner {
         Scanner { places: places.to_vec(), hanging: Vec::new() }
     }
 
-    /// Scans. Waits for [`PATIENCE`](super::PATIENCE) at most, twice as long if there are stripes.
+    /// Scans. Waits for at most [`PATIENCE`](super::PATIENCE), or twice as long if there are stripes.
     ///
     /// # Errors
-    /// [`ScanError`]: the child could not be started, or did not report its result.
+    /// [`ScanError`] if the child could not be started or did not report its result.
     pub fn scan(&mut self) -> Result<Scan, ScanError> {
         self.hanging.retain_mut(|hanging| matches!(hanging.child.try_wait(), Ok(None)));
         let silent: Vec<Other> =
@@ -60,12 +60,12 @@ impl Scanner {
         for other in &silent {
             command.arg(EXCEPT_OPTION).arg(&other.path);
         }
-        // A child that hangs keeps its files open, so it must not hold a pipe that somebody reads to its end.
+        // A hanging child keeps its files open, so it must not hold a pipe that somebody reads to its end.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(|error| ScanError(error.to_string()))?;
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
-            // A read to the end of the output would wait for threads that hang.
+            // Reading to the end of the output would wait for hanging threads.
             BufReader::new(output).read_line(&mut line).map_err(|e| ScanError(e.to_string()))?;
         }
         let mut scan: Scan = serde_json::from_str(&line).map_err(|error| {
@@ -75,7 +75,7 @@ impl Scanner {
         let now_silent: Vec<Other> =
             scan.others.iter().filter(|it| it.state == OtherState::Silent).cloned().collect();
         if now_silent.is_empty() {
-            // It is about to end. An error means that it has been waited for already.
+            // The child is about to end. An error means that it has already been waited for.
             let _ = child.wait();
         } else {
             self.hanging.push(Hanging { child, silent: now_silent });
@@ -88,7 +88,7 @@ impl Scanner {
 impl Drop for Scanner {
     fn drop(&mut self) {
         for Hanging { mut child, .. } in self.hanging.drain(..) {
-            // It ends when its device answers. A thread that may wait does so.
+            // The child ends when its device answers. A thread that may block waits for it.
             let wait = move || {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -98,10 +98,10 @@ impl Drop for Scanner {
     }
 }
 
-/// Does the child's part: scans in this process, and writes one line of JSON to standard output.
+/// The child's part: scans in this process and writes one line of JSON to standard output.
 ///
 /// # Errors
-/// A write to standard output failed.
+/// Fails if standard output cannot be written.
 pub fn answer(places: &[PathBuf], except: &[PathBuf]) -> io::Result<()> {
     let line = serde_json::to_string(&super::look(places, except))?;
     let mut out = io::stdout().lock();

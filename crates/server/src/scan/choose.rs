@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use super::{FoundLeg, Other, OtherState, Scan};
 use hemi_io::config::legs::{LegConfig, LegSpec};
 
-/// The legs of the volume that was looked for, according to a scan.
+/// The legs of the requested volume, according to a scan.
 #[derive(Clone, Debug, Default)]
 pub struct Chosen<'a> {
-    /// Its legs.
+    /// The legs found.
     pub found: Vec<&'a FoundLeg>,
-    /// Its other legs. Empty if none was found.
+    /// The legs not found. Empty if none was found.
     pub missing: Vec<Missing>,
 }
 
@@ -23,7 +23,7 @@ pub struct Missing {
     pub config: LegConfig,
 }
 
-/// A reason why a scan leaves open which volume or which leg is meant.
+/// The reason why a scan leaves open which volume or which leg is meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Contradiction(String);
@@ -31,7 +31,7 @@ pub struct Contradiction(String);
 /// Returns the legs of the volume with this name or id.
 ///
 /// # Errors
-/// Two volumes have the name, or a leg is there twice.
+/// Fails if two volumes have the name, or if a leg exists twice.
 pub fn legs_of<'a>(scan: &'a Scan, wanted: &str) -> Result<Chosen<'a>, Contradiction> {
     let by_id: Vec<&FoundLeg> = scan.legs.iter().filter(|leg| is_id(wanted, &leg.volume)).collect();
     let found = if by_id.is_empty() {
@@ -92,7 +92,7 @@ fn is_id(wanted: &str, id: &str) -> bool {
 }
 
 impl Scan {
-    /// Returns a message that no leg of a volume was found, with every possible reason.
+    /// Returns a message that no leg of a volume was found, with all possible reasons.
     pub fn nothing_of(&self, wanted: &str) -> String {
         let mut lines = vec![format!(
             "no leg of a volume {wanted:?} was found; looked at {}; other places are named by --scan-in",
@@ -108,8 +108,8 @@ impl Scan {
         lines.join("\n")
     }
 
-    /// Names the devices and files that may hold a leg that could not be read. Those that could not be opened
-    /// at all, such as an empty disc drive, are left out.
+    /// Names the devices and files that may hold a leg but could not be read. Leaves out those that could not
+    /// be opened at all, such as an empty disc drive.
     pub fn doubts(&self) -> impl Iterator<Item = String> {
         let telling = |other: &&Other| other.state != OtherState::Unreadable;
         let lines = self.others.iter().filter(telling);
@@ -117,7 +117,7 @@ impl Scan {
     }
 
     fn places_text(&self) -> String {
-        /// Most paths that are named. The others are counted.
+        /// Maximum number of paths that are named. The others are counted.
         const NAMED_MAX: usize = 20;
         let named = self.looked_at.iter().take(NAMED_MAX);
         let mut paths: Vec<String> = named.map(|path| path.display().to_string()).collect();

@@ -1,4 +1,4 @@
-//! Devices and files that may hold a leg, each storage once.
+//! Devices and files that may hold a leg, each storage only once.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,7 +10,7 @@ use hemi_io::probe::Identity;
 
 /// The directory in which the kernel lists block devices, partitions included.
 const BLOCK_DEVICES: &str = "/sys/class/block";
-/// Most levels of stacked devices that are searched.
+/// Maximum depth of stacked devices that is searched.
 const LEVELS_MAX: u32 = 8;
 
 /// A device or file that may hold a leg.
@@ -18,13 +18,13 @@ const LEVELS_MAX: u32 = 8;
 pub(super) struct Candidate {
     /// Its path.
     pub(super) path: PathBuf,
-    /// The identity that two paths to the same storage have in common.
+    /// Its identity, which is equal for two paths to the same storage.
     pub(super) storage: Identity,
 }
 
 /// Lists the machine's block devices, then the devices and files in `places`, each storage once. Leaves out
-/// devices that cannot hold a leg to be served: empty ones, read-only ones, and volumes of hemi itself.
-/// Places that cannot be read go to `others`.
+/// devices that cannot hold a leg to be served: empty ones, read-only ones, and hemi's own volumes. Adds
+/// places that cannot be read to `others`.
 pub(super) fn candidates(places: &[PathBuf], others: &mut Vec<Other>) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     let mut add = |path: PathBuf, metadata: &Metadata| {
@@ -40,7 +40,7 @@ pub(super) fn candidates(places: &[PathBuf], others: &mut Vec<Other>) -> Vec<Can
         if own.contains(&name) || tells("size").trim() == "0" || tells("ro").trim() == "1" {
             continue;
         }
-        // The kernel writes a slash in a name of its own as an exclamation mark.
+        // The kernel writes a slash in a device name as an exclamation mark.
         let path = Path::new("/dev").join(name.replace('!', "/"));
         if let Some(metadata) =
             fs::metadata(&path).ok().filter(|it| it.file_type().is_block_device())
@@ -61,7 +61,7 @@ pub(super) fn candidates(places: &[PathBuf], others: &mut Vec<Other>) -> Vec<Can
     candidates
 }
 
-/// Returns a file or device, or those directly in a directory, except for empty files.
+/// Returns a file or device itself, or those directly in a directory, without empty files.
 fn within(place: &Path) -> std::io::Result<Vec<(PathBuf, Metadata)>> {
     let place = &std::path::absolute(place)?;
     let metadata = fs::metadata(place)?;
@@ -78,7 +78,7 @@ fn within(place: &Path) -> std::io::Result<Vec<(PathBuf, Metadata)>> {
     Ok(found.filter(|(_, metadata)| is_storage(metadata)).collect())
 }
 
-/// Lists the names in a directory, sorted. Leaves out a name that is not UTF-8: no leg can have it.
+/// Lists the names in a directory, sorted. Leaves out names that are not UTF-8, which no leg can have.
 fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
     let mut names: Vec<String> = fs::read_dir(directory)?
         .flatten()
@@ -96,9 +96,9 @@ fn storage_of(metadata: &Metadata) -> Identity {
     }
 }
 
-/// Keeps the uppermost of the devices with the same key. Drops those that it lies on: the disks under a
-/// multipath device, the file behind a loop device, a partition that covers its disk. Other programs use
-/// the uppermost.
+/// Keeps the uppermost of the devices with the same key, which is the one that other programs use. Drops the
+/// devices below it: the disks under a multipath device, the file behind a loop device, a disk covered by its
+/// partition.
 pub(super) fn keep_uppermost<T, K: PartialEq>(
     found: &mut Vec<(Candidate, T)>,
     key: impl Fn(&T) -> K,
@@ -128,7 +128,7 @@ fn lies_on(upper: &Candidate, lower: &Candidate) -> bool {
         && fs::metadata(backing).is_ok_and(|metadata| storage_of(&metadata) == lower.storage)
 }
 
-/// Returns the sysfs directory of this device.
+/// Returns the sysfs directory of a device.
 fn sys_of(number: u64) -> PathBuf {
     PathBuf::from("/sys/dev/block").join(number_text(number))
 }
@@ -141,7 +141,7 @@ fn is_number(sys: &Path, number: u64) -> bool {
     fs::read_to_string(sys.join("dev")).is_ok_and(|text| text.trim() == number_text(number))
 }
 
-/// Returns true if a device is made of the device with this number, directly or through others.
+/// Returns true if a device is made of the device with this number, directly or through other devices.
 fn is_among_slaves(sys: &Path, number: u64, levels: u32) -> bool {
     let slaves = sys.join("slaves");
     levels > 0

@@ -5,16 +5,16 @@ use std::fmt;
 use super::{FoundLeg, Member, Scan};
 use hemi_units::Size;
 
-/// A volume of which a scan found legs.
+/// A volume with the legs that a scan found.
 #[derive(Clone, Debug)]
 pub struct VolumeFound<'a> {
-    /// The leg with the most recent superblock.
+    /// The leg with the newest superblock.
     pub newest: &'a FoundLeg,
-    /// All legs that were found, by slot.
+    /// All legs found, by slot.
     pub found: Vec<&'a FoundLeg>,
 }
 
-/// Groups the legs that were found by volume, in the order of names and ids.
+/// Groups the legs found by volume, ordered by name and id.
 pub fn volumes(scan: &Scan) -> Vec<VolumeFound<'_>> {
     let mut ids: Vec<(&str, &str)> =
         scan.legs.iter().map(|leg| (leg.name.as_str(), leg.volume.as_str())).collect();
@@ -30,7 +30,7 @@ pub fn volumes(scan: &Scan) -> Vec<VolumeFound<'_>> {
 }
 
 impl VolumeFound<'_> {
-    /// Returns the found legs that are this member.
+    /// Returns the legs found that are this member.
     fn places(&self, member: &Member) -> Vec<&FoundLeg> {
         self.found.iter().copied().filter(|leg| leg.id == member.id).collect()
     }

@@ -12,10 +12,10 @@ use hemi_io::config::legs::LegSpec;
 type Property = (&'static str, String);
 
 /// Returns the udev properties of a block device. For a leg or a part of one, they tell other programs to
-/// keep off. For the block device of a volume, they have the volume's name. Returns none for any other
+/// keep off. For the block device of a volume, they hold the volume's name. Returns none for any other
 /// device, and for one that cannot be read.
 ///
-/// Only an adopted disk has properties with the spec `end:PATH`. They do not hide the file system on it.
+/// An adopted disk has properties only with the spec `end:PATH`. They do not hide the file system on it.
 pub fn udev_properties(device: &LegSpec) -> Vec<Property> {
     match device {
         LegSpec::Path(path) => of_device(path),
@@ -39,7 +39,7 @@ fn of_adopted(path: &Path) -> Vec<Property> {
 fn of_device(device: &Path) -> Vec<Property> {
     if let Some(name) = device::volume_at(device) {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        // udev replaces other characters in the name of a link, which would then be another link.
+        // udev replaces other characters in the name of a link, which would then be a different link.
         let plain = name.bytes().all(is_plain);
         return plain.then_some(("HEMI_DEVICE", name)).into_iter().collect();
     }
@@ -69,7 +69,7 @@ fn of_device(device: &Path) -> Vec<Property> {
     }
 }
 
-/// Replaces each character that may have a special meaning to a reader with an underscore.
+/// Replaces each character that may be special to a reader with an underscore.
 fn safe(name: &str) -> String {
     let safe = |c: char| if is_safe(c) { c } else { '_' };
     name.chars().map(safe).collect()

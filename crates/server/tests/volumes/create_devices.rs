@@ -1,4 +1,5 @@
-//! `create` on block devices: loop devices, so these need root and are skipped without it.
+//! `create` on block devices. They are loop devices, so these tests need root and are skipped
+//! without it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 64 * MIB;
 
-/// Runs a program and returns what it prints; panics with what it complains of.
+/// Runs a program and returns its output. Panics with its error output if it fails.
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -22,7 +23,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A loop device over a new file, gone when dropped.
+/// A loop device over a new file, removed on drop.
 struct Loop {
     device: String,
     file: PathBuf,
@@ -44,7 +45,7 @@ impl Drop for Loop {
     }
 }
 
-/// A mounted file system, unmounted when dropped.
+/// A mounted file system, unmounted on drop.
 struct Mount<'a>(&'a Path);
 
 impl<'a> Mount<'a> {
@@ -99,7 +100,7 @@ fn devices_become_legs_and_the_largest_block_counts() {
     refused(&blocks, &["block size 512", "has blocks of 4096 bytes"]);
     let created = create(&options(&legs)).expect("both are empty");
     assert_eq!(created.block_bytes, 4096);
-    // Nothing is known of what the devices hold.
+    // Nothing is known about the devices' content.
     assert_eq!((whole(&created), created.zeros), (vec![true, false], false));
     for leg in legs {
         let report = inspect(leg).expect("it can be opened");
@@ -202,7 +203,7 @@ fn the_same_device_twice_and_a_small_one_are_refused() {
     refused(&large, &["has 83886080 bytes", "needs 84934656", "1048576 bytes more"]);
 }
 
-/// Signatures at the far end go as well.
+/// Signatures at the far end are wiped as well.
 #[test]
 fn a_wipe_reaches_both_ends() {
     let Some(folder) = root() else { return };
@@ -252,7 +253,7 @@ fn what_cannot_be_written_is_refused_with_errno_and_way_out() {
     run("blockdev", &["--setrw", &device.device]);
     open(&device.device).expect("now it can be written");
 
-    // A file on a file system that is mounted read-only.
+    // The file is on a file system mounted read-only.
     drop(device);
     let disk = Loop::new(folder.path(), "c", &[]);
     run("mkfs.ext4", &["-q", &disk.device]);

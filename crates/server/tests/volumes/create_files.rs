@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 64 * MIB;
-/// Metadata of a volume of [`SIZE`]: the fixed megabyte, and the table rounded up to one.
+/// Metadata of a volume of [`SIZE`]: the fixed mebibyte, and the table rounded up to one.
 const DATA_OFFSET: u64 = 2 * MIB;
 
 fn folder() -> TempDir {
@@ -109,7 +109,7 @@ fn data_is_found_wherever_it_is_and_not_touched() {
 #[test]
 fn a_leg_with_old_content_is_drained_to_unless_all_have_some() {
     let folder = folder();
-    // Zeros that somebody wrote: nothing to lose, but not known to be zeros by their place.
+    // Zeros that were written: nothing to lose, but not known to be zeros by their allocation.
     let data = DATA_OFFSET + SIZE / 2;
     let write = |name| {
         let (_, file) = file(folder.path(), name, DATA_OFFSET + SIZE);
@@ -139,7 +139,7 @@ fn a_leg_with_old_content_is_drained_to_unless_all_have_some() {
     let created = create(&options).expect("only zeros");
     assert!(created.zeros && created.legs.iter().all(|leg| leg.whole));
 
-    // What may be destroyed is destroyed, and what is not wiped is not touched.
+    // Legs named by --wipe are destroyed, and others are not touched.
     write("a");
     let (_, old) = file(folder.path(), "b", DATA_OFFSET + SIZE);
     old.write_all_at(b"old", data).expect("space");
@@ -210,7 +210,7 @@ fn stripes_are_legs() {
     assert_eq!(whole.superblock.as_ref().expect("a superblock").volume, created.volume);
     assert_eq!(whole.table.as_ref().expect("a table").slots.valid, 2);
 
-    // A member in the way is named by itself, and may be wiped by itself or by its leg.
+    // A member that is not empty is named by itself, and may be wiped by itself or through its leg.
     fs::remove_file(path("a")).expect("it is there");
     refused(&options, &["s0 is not empty; it holds", "add --wipe", "s0"]);
     options.wipe = vec![path("s0").into()];
@@ -225,7 +225,7 @@ fn stripes_are_legs() {
     file(folder.path(), "s1", 20 * MIB);
     options.wipe = vec![path("s0").into()];
     let error = refused(&options, &["s1 has 20971520 bytes", "it needs"]);
-    // Half of the leg, rounded up to a chunk, and the stripe's own megabyte.
+    // Half of the leg rounded up to a chunk, plus the stripe's own mebibyte.
     let needed = (SIZE + DATA_OFFSET) / 2 + MIB;
     assert!(matches!(error, CreateError::TooSmall { needs, .. } if needs == needed), "{error}");
     let twice = CreateOptions { legs: vec![stripe, path("s0")], ..options };
@@ -269,7 +269,7 @@ fn bad_requests_say_what_would_be_right() {
 #[test]
 fn a_file_too_large_for_its_file_system_leaves_nothing_behind() {
     let folder = folder();
-    // Beyond what any file can be in ext4; XFS would hold it.
+    // Larger than any file on ext4; XFS could hold it.
     let huge = CreateOptions { size: (8 << 50).into(), ..options(folder.path(), &["a", "b"]) };
     if let Err(error) = create(&huge) {
         assert!(matches!(error, CreateError::Open(_)), "{error}");
@@ -298,7 +298,7 @@ fn damage_is_reported_slot_by_slot() {
     create_plain(folder.path());
     let path = folder.path().join("a");
     let file = File::options().write(true).open(path).expect("it is there");
-    // One bit of the newest superblock, of the newest page and of both lost lists.
+    // Damages one bit of the newest superblock, of the newest page and of both lost lists.
     file.write_all_at(&[0xFF], (64 << 10) + 4000).expect("space");
     file.write_all_at(&[0xFF], MIB + 4096 + 700).expect("space");
     for slot in 0..2 {

@@ -1,4 +1,4 @@
-//! Making a leg ready to join: what is refused, and what is left on it.
+//! Preparing a leg to join: refusals, and the content left on the leg.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -67,7 +67,7 @@ fn a_leg_that_holds_something_is_kept_unless_named() {
     let mut bytes = vec![1; metadata as usize];
     let file = File::open(&a).expect("it is there");
     file.read_exact_at(&mut bytes, 0).expect("it can be read");
-    // The signature for other programs is no metadata (docs/design/disk-format.md).
+    // The signature for other programs is not metadata (docs/design/disk-format.md).
     let signature = 32 << 10..48 << 10;
     assert!(bytes[signature.clone()].starts_with(b"\x01CD001"), "it looks blank");
     bytes[signature].fill(0);

@@ -1,4 +1,4 @@
-//! Promotion on real files: what is told before, what is there after.
+//! Promotion on real files: its report, and the state afterwards.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

@@ -10,7 +10,7 @@ const NOW: u64 = 1_700_000_000_000;
 const SECOND: u64 = 1_000_000_000;
 const HDD: LegIndex = LegIndex(1);
 
-/// Takes notices at times in milliseconds, then looks once more at `end`; returns the events' texts.
+/// Takes notices at times in milliseconds, then looks once more at `end`. Returns the texts of the events.
 fn said(notices: &[(u64, Notice)], end: u64) -> Vec<String> {
     let calm = snapshot(|_| {});
     let mut events = Vec::new();

@@ -7,7 +7,7 @@ use crate::control::promises::{bytes, duration};
 use crate::control::volume::{Refusal, Request, Snapshot};
 use hemi_units::SECTOR_BYTES;
 
-/// Returns the event of a request that has been done or refused after so long. `snapshot` was taken
+/// Returns the event of a request that was done or refused, with the time it took. `snapshot` was taken
 /// afterwards.
 pub(in crate::control) fn outcome(
     request: &Request,

@@ -1,4 +1,4 @@
-//! Watches a volume by its snapshots and notices, and tells what happened.
+//! Watches a volume through its snapshots and notices, and makes events.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use crate::control::promises::{bytes, duration};
 use crate::control::volume::{HandoverReport, Noticed, Phase, Snapshot};
 use hemi_io::clock::unix_ms;
 
-/// Moves of authority are told of in sum, when there have been none for this long, in milliseconds …
+/// Time without moves of authority after which they are reported in sum, in milliseconds.
 const MOVES_QUIET_MS: u64 = 2_000;
-/// … and at most once in this time.
+/// Shortest time between two such reports, in milliseconds.
 const MOVES_TOLD_MS: u64 = 60_000;
 
-/// Moves of authority that have not been told of.
+/// Moves of authority that have not been reported.
 #[derive(Debug)]
 struct Moves {
     began_ms: u64,
     last_ms: u64,
-    /// The snapshot before the first.
+    /// The snapshot before the first of them.
     before: Arc<Snapshot>,
 }
 
-/// Says how the last server of this volume ended, as far as its last event tells.
+/// The end of the previous server of this volume, as far as its last event tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::control) enum Before {
-    /// Nothing is known.
+    /// It is unknown.
     #[default]
     Unknown,
     /// It stopped.
     Stopped,
-    /// It did not stop: it was last seen at this time, unix milliseconds.
+    /// It did not stop. It was last seen at this time, in milliseconds since 1970.
     Broken(u64),
 }
 
@@ -57,7 +57,7 @@ impl Before {
     }
 }
 
-/// Makes events of what is seen.
+/// Makes events from snapshots and notices.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Watch {
     notices: NoticeEvents,
@@ -70,8 +70,8 @@ pub(in crate::control) struct Watch {
 }
 
 impl Watch {
-    /// Takes the newest snapshot, and the notices since the last, of which `left_out` more are missing.
-    /// `before` is `None` until it is known how the last server ended.
+    /// Takes the newest snapshot and the notices since the last one, of which `left_out` were dropped.
+    /// `before` is `None` until the end of the previous server is known.
     pub(in crate::control) fn observe(
         &mut self,
         snapshot: &Arc<Snapshot>,
@@ -142,7 +142,7 @@ impl Watch {
         }
     }
 
-    /// Tells of moves of authority once they are over.
+    /// Reports moves of authority once they are over.
     fn watch_moves(
         &mut self,
         last: &Arc<Snapshot>,
@@ -229,7 +229,7 @@ fn closing(snapshot: &Snapshot) -> Event {
     Event::new("stopping", Severity::Info, text).with("owed_bytes", owed)
 }
 
-/// Returns the event of a volume that is no longer served. `snapshot` is the last of it.
+/// Returns the event of a volume that is no longer served. `snapshot` is its last one.
 pub(in crate::control) fn stopped(snapshot: &Snapshot) -> Event {
     let owed: u64 = snapshot.status.legs.iter().map(|leg| leg.owed_bytes).sum();
     let (severity, text) = match (snapshot.phase, owed) {

@@ -1,4 +1,4 @@
-//! Tests of what is made of snapshots.
+//! Tests of the events made from snapshots.
 
 use super::super::made::snapshot;
 use super::*;

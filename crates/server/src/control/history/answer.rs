@@ -1,4 +1,4 @@
-//! The answer to `GET /v1/history`: columns, oldest step first.
+//! The answer to `GET /v1/history`: columns with the oldest step first.
 
 use serde::{Serialize, Serializer};
 
@@ -6,7 +6,7 @@ use super::rings::Stretch;
 use super::row::{Column, LegColumn, Row, heat_bounds};
 use crate::control::volume::LegIdentity;
 
-/// A value for a reader: `null` if it is not known, whole if it is large, else with two decimals.
+/// A value in the answer: `null` if unknown, an integer if it is large, else with two decimals.
 #[derive(Clone, Copy, Debug)]
 struct Value(f32);
 
@@ -23,7 +23,7 @@ impl Serialize for Value {
     }
 }
 
-/// The answer.
+/// The answer to `GET /v1/history`.
 #[derive(Debug, Serialize)]
 pub(in crate::control) struct HistoryAnswer {
     from_at_ms: u64,
@@ -87,8 +87,8 @@ struct Heat {
 }
 
 impl HistoryAnswer {
-    /// Makes the answer of a stretch. `legs` are those that the volume has now; of others that it had, the
-    /// slot is all that is known.
+    /// Makes the answer for a stretch. `legs` are the volume's current legs. Of former legs only the slot is
+    /// known.
     pub(in crate::control) fn new(stretch: &Stretch, legs: &[LegIdentity]) -> HistoryAnswer {
         let rows = &stretch.rows[..];
         let column = |column: Column| rows.iter().map(|row| Value(row.get(column))).collect();

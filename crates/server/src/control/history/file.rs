@@ -1,10 +1,9 @@
-//! The file in which the history, the events and the hidden stall outlive the process.
+//! The file in which the history, the events and the hidden stall time outlive the process.
 //!
-//! It begins with a header and goes on with records, each with its length and checksum, which are appended.
-//! A file that has grown to [`FILE_BYTES_MAX`] is replaced by a new one that has only the records that
-//! still count.
-//! A record that was cut off ends the reading; a file of another volume or version is not read. Either is said,
-//! and put aside: nothing here is needed to serve the volume.
+//! It consists of a header and appended records, each with its length and checksum. A file that has grown to
+//! [`FILE_BYTES_MAX`] is replaced by a new one with only the records that still count. Reading ends at a
+//! truncated record, and a file of another volume or version is not read. In both cases the log says so and
+//! the file is put aside: serving the volume needs nothing from it.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -22,19 +21,19 @@ use crate::state;
 
 /// Extension of the file.
 pub(crate) const EXTENSION: &str = "history";
-/// Extension of a file that was put aside, since it could not be read to its end.
+/// Extension of a file that was put aside because it could not be read to its end.
 const ASIDE: &str = "history.aside";
-/// Size at which the file is written anew.
+/// Size in bytes at which the file is rewritten.
 pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Longest record in bytes.
 const RECORD_BYTES_MAX: usize = 16 << 10;
 const MAGIC: [u8; 8] = *b"HEMIHIST";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 32;
-/// Bytes of a record beside its content: length, kind, checksum.
+/// Bytes of a record besides its content: length, kind and checksum.
 const FRAME_BYTES: usize = 9;
 
-/// A record's kind.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Kind {
@@ -59,7 +58,7 @@ impl Kind {
     }
 }
 
-/// Records that are to be appended.
+/// Records to be appended.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Batch(Vec<u8>);
 
@@ -76,7 +75,7 @@ impl Batch {
         self.record(Kind::Event, json);
     }
 
-    /// Adds what is known of an hour. The newest of one hour counts.
+    /// Adds an hour of hidden stall time. The newest record of each hour counts.
     pub(in crate::control) fn hour(&mut self, hour: Hour) {
         self.record(Kind::Hour, &hour.encode());
     }
@@ -87,7 +86,7 @@ impl Batch {
     }
 
     fn record(&mut self, kind: Kind, content: &[u8]) {
-        // What could not be read again is not written.
+        // A record that could not be read back is not written.
         if content.len() <= RECORD_BYTES_MAX {
             frame(kind, content, &mut self.0);
         }
@@ -103,33 +102,34 @@ fn frame(kind: Kind, content: &[u8], into: &mut Vec<u8>) {
     into.extend(sum.to_le_bytes());
 }
 
-/// Something that was kept.
+/// A record that was kept.
 #[derive(Debug)]
 pub(in crate::control) enum Kept {
-    /// A step.
+    /// A step of the history.
     Row(Resolution, Box<Row>),
-    /// An event, as JSON, and its id.
+    /// An event's id and JSON.
     Event(u64, Vec<u8>),
-    /// An hour of hidden stall.
+    /// An hour of hidden stall time.
     Hour(Hour),
 }
 
-/// The file, open.
+/// The open file.
 #[derive(Debug)]
 pub(in crate::control) struct HistoryFile {
     path: PathBuf,
     volume: Id,
     file: File,
-    /// Bytes that are good. What was written after them in vain is cut off.
+    /// Number of valid bytes. Bytes of a failed append after them are truncated.
     length: u64,
 }
 
 impl HistoryFile {
-    /// Opens the file of a volume, or begins one. What it holds that still counts at `now_ms` goes to `take`,
-    /// oldest first, the newest only of each hour. Returns a notice, too, if not all of it could be read.
+    /// Opens or creates the file of a volume. Passes the records that still count at `now_ms` to `take`,
+    /// oldest first, and only the newest of each hour. Also returns a notice if not all of the file could be
+    /// read.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or none be created.
+    /// Fails if the file cannot be read or created.
     pub(in crate::control) fn open(
         path: &Path,
         volume: Id,
@@ -183,10 +183,10 @@ impl HistoryFile {
         Ok(HistoryFile { path: path.to_owned(), volume, file, length: HEADER_BYTES as u64 })
     }
 
-    /// Appends records. They outlive the process from then on.
+    /// Appends records, which outlive the process from then on.
     ///
     /// # Errors
-    /// Fails if they cannot be written. The file is then as it was before.
+    /// Fails if they cannot be written. The file is then unchanged.
     pub(in crate::control) fn append(&mut self, batch: &Batch, now_ms: u64) -> io::Result<()> {
         if self.length + batch.0.len() as u64 > FILE_BYTES_MAX {
             self.renew(now_ms)?;
@@ -199,14 +199,14 @@ impl HistoryFile {
                 Ok(())
             }
             Err(error) => {
-                // If this fails, too, the record's checksum tells.
+                // If this fails too, the checksum reveals the broken record.
                 let _ = self.file.set_len(self.length);
                 Err(error)
             }
         }
     }
 
-    /// Writes what still counts to a new file, which takes this one's place.
+    /// Writes the records that still count to a new file, which replaces this one.
     fn renew(&mut self, now_ms: u64) -> io::Result<()> {
         let temporary = self.path.with_extension("history.new");
         let mut survey = Reader::new(&self.file);
@@ -229,7 +229,7 @@ impl HistoryFile {
         }
         output.flush()?;
         drop(output);
-        // After a power cut there is the old file or the new one, and not an empty one.
+        // After a power cut the old file or the new one is there, but never an empty one.
         new.sync_data()?;
         std::fs::rename(&temporary, &self.path)?;
         (self.file, self.length) = (new, length);
@@ -237,7 +237,7 @@ impl HistoryFile {
     }
 }
 
-/// Moves a file that cannot be used out of the way, in the place of one before. Returns what to say.
+/// Moves an unusable file aside, replacing an earlier one. Returns the notice.
 fn put_aside(path: &Path, reason: &str) -> io::Result<String> {
     let aside = path.with_extension(ASIDE);
     std::fs::rename(path, &aside)?;
@@ -273,11 +273,11 @@ fn event_id(json: &[u8]) -> Option<u64> {
     serde_json::from_slice::<OnlyId>(json).ok().map(|event| event.id)
 }
 
-/// Reads a file from its beginning, up to the first thing that is not good.
+/// Reads a file from its beginning up to the first invalid record.
 struct Reader<'a> {
     input: BufReader<&'a File>,
     at: u64,
-    /// The reason why the reading ended before the file did.
+    /// The reason why reading ended before the end of the file.
     broken: Option<&'static str>,
 }
 
@@ -309,7 +309,7 @@ impl<'a> Reader<'a> {
         Err("its header is damaged, or it belongs to another volume".into())
     }
 
-    /// Returns the next record and its place; `None` at the end, or if there is nothing good.
+    /// Returns the next record and its offset; `None` at the end or at an invalid record.
     fn next(&mut self) -> io::Result<Option<(u64, Kind, Vec<u8>)>> {
         let mut head = [0; 5];
         match self.read(&mut head)? {
@@ -340,7 +340,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Reads until `into` is full or the file ends; returns how many bytes.
+    /// Reads until `into` is full or the file ends. Returns the number of bytes read.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut read = 0;
         while read < into.len() {
@@ -358,9 +358,9 @@ impl<'a> Reader<'a> {
 /// The part of a file that still counts.
 #[derive(Debug, Default)]
 struct Keep {
-    /// The place of the oldest event that is kept.
+    /// Offset of the oldest event that is kept.
     first_event: u64,
-    /// The place of the newest record of each hour.
+    /// Offset of the newest record of each hour.
     hours: HashMap<u64, u64>,
 }
 
@@ -387,7 +387,7 @@ impl Keep {
                 Kind::Fine | Kind::Coarse => {}
             }
         }
-        // The newest hour has the total, however old it is.
+        // The newest hour is kept however old it is, because it holds the total.
         let newest = keep.hours.keys().max().copied();
         keep.hours.retain(|&hour, _| {
             Some(hour) == newest || Hour { hour, ..Hour::default() }.is_kept(now_ms)

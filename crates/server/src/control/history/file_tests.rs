@@ -18,7 +18,7 @@ fn event(id: u64) -> Vec<u8> {
     format!("{{\"id\":{id},\"text\":\"x\"}}").into_bytes()
 }
 
-/// Opens a file; returns what it holds in short, and the notice.
+/// Opens a file. Returns a summary of its records, and the notice.
 fn opened(path: &Path) -> (HistoryFile, Vec<String>, Option<String>) {
     let mut found = Vec::new();
     let (file, notice) = HistoryFile::open(path, VOLUME, NOW, |kept| {
@@ -73,11 +73,11 @@ fn a_file_that_was_cut_off_anywhere_gives_what_is_whole() {
     for cut in HEADER_BYTES..whole.len() {
         fs::write(&path, &whole[..cut]).expect("it can be written");
         let (mut file, found, notice) = opened(&path);
-        // Of an hour, the newest record that is whole counts.
+        // The newest complete record of an hour counts.
         let expected =
             LEFT.iter().zip(&found).all(|(left, found)| left == found || found == "hour 1");
         assert!(expected && found.len() <= LEFT.len(), "cut at {cut}: {found:?}");
-        // It goes on as if nothing had been.
+        // Appending goes on as if nothing had happened.
         let mut batch = Batch::default();
         batch.event(&event(3));
         file.append(&batch, NOW).expect("there is room");

@@ -1,31 +1,31 @@
-//! One step of the history: its columns, and how steps become longer ones.
+//! One step of the history: its columns, and the merging of steps into longer ones.
 
 use hemi_engine::histogram::{BUCKETS, LatencyHistogram, bucket_upper_bound};
 use hemi_engine::identifiers::LEGS_MAX;
 
-/// Buckets of the heat map.
+/// Number of buckets of the heat map.
 pub(crate) const HEAT_BUCKETS: usize = 24;
-/// Upper bound of the first bucket of the heat map as a power of two, in nanoseconds: 8 µs. Each further
-/// one is twice as high, the last 68 s and above.
+/// Upper bound of the first bucket of the heat map in nanoseconds, as a power of two: 8 µs. The bound of each
+/// further bucket is twice as high, and the last one holds 68 s and above.
 const HEAT_FIRST: u32 = 13;
-/// Columns that a leg has.
+/// Number of columns of each leg.
 pub(crate) const LEG_COLUMNS: usize = 11;
-/// Columns before those of the heat map.
+/// Number of columns before those of the heat map.
 const PLAIN_COLUMNS: usize = 15;
-/// Columns before those of the legs.
+/// Number of columns before those of the legs.
 pub(crate) const COMMON_COLUMNS: usize = PLAIN_COLUMNS + HEAT_BUCKETS;
 
-/// A column that the volume has once.
+/// A column of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Column {
-    /// Reads a second.
+    /// Reads per second.
     Reads,
-    /// Writes a second.
+    /// Writes per second.
     Writes,
-    /// Bytes read a second.
+    /// Bytes read per second.
     ReadBytes,
-    /// Bytes written a second.
+    /// Bytes written per second.
     WrittenBytes,
     /// Requests in flight.
     InFlight,
@@ -35,15 +35,15 @@ pub(crate) enum Column {
     P99,
     /// 99.9 % quantile.
     P999,
-    /// Greatest latency.
+    /// Maximum latency.
     Max,
     /// Exposure in bytes.
     Exposure,
     /// Age of the exposure.
     ExposureAge,
-    /// Share of the time in which writers were held back.
+    /// Share of the time during which writers were held back.
     Throttled,
-    /// Hidden stall.
+    /// Hidden stall time.
     Hidden,
     /// Processor time.
     Cpu,
@@ -51,7 +51,7 @@ pub(crate) enum Column {
     Resident,
 }
 
-/// A column that each leg has.
+/// A column of each leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum LegColumn {
@@ -59,27 +59,27 @@ pub(crate) enum LegColumn {
     P50,
     /// 99 % quantile.
     P99,
-    /// Greatest latency.
+    /// Maximum latency.
     Max,
-    /// Share of the time in which it was frozen.
+    /// Share of the time during which it was frozen.
     Frozen,
-    /// Share of the time in which it was out or gone.
+    /// Share of the time during which it was out or gone.
     Out,
-    /// Bytes that it owes.
+    /// Bytes it owes.
     Owed,
     /// I/O in flight.
     InFlight,
-    /// Reads a second.
+    /// Reads per second.
     Reads,
-    /// Writes a second.
+    /// Writes per second.
     Writes,
-    /// Bytes read a second.
+    /// Bytes read per second.
     ReadBytes,
-    /// Bytes written a second.
+    /// Bytes written per second.
     WrittenBytes,
 }
 
-/// A way to make one value of those of several steps.
+/// The way in which the values of several steps become one.
 #[derive(Clone, Copy)]
 enum Merge {
     Mean,
@@ -96,18 +96,18 @@ const LEG_MERGES: [Merge; LEG_COLUMNS] = {
     [Mean, Max, Max, Mean, Mean, Max, Mean, Mean, Mean, Mean, Mean]
 };
 
-/// One step. A value that is not known is NaN. Single precision is seven digits, which is more than
-/// anybody draws, and half the memory.
+/// One step. An unknown value is NaN. Single precision has seven digits, more than any chart shows, and takes
+/// half the memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
-    /// The end of the step, unix milliseconds.
+    /// The end of the step, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     common: [f32; COMMON_COLUMNS],
     legs: [[f32; LEG_COLUMNS]; LEGS_MAX],
 }
 
 impl Row {
-    /// Returns a step of which nothing is known.
+    /// Returns a step whose values are all unknown.
     pub(crate) fn unknown(at_ms: u64) -> Row {
         Row { at_ms, common: [f32::NAN; COMMON_COLUMNS], legs: [[f32::NAN; LEG_COLUMNS]; LEGS_MAX] }
     }
@@ -122,7 +122,7 @@ impl Row {
         self.common[column as usize] = value;
     }
 
-    /// Returns how many client requests had a latency in each bucket of the heat map.
+    /// Returns the number of client requests with a latency in each bucket of the heat map.
     pub(crate) fn heat(&self) -> &[f32] {
         &self.common[PLAIN_COLUMNS..]
     }
@@ -146,12 +146,12 @@ impl Row {
         self.legs[slot][column as usize] = value;
     }
 
-    /// Returns true if anything is known of a leg.
+    /// Returns true if any value of a leg is known.
     pub(crate) fn has_leg(&self, slot: usize) -> bool {
         self.legs[slot].iter().any(|value| !value.is_nan())
     }
 
-    /// Appends the values as bytes, without legs that nothing is known of.
+    /// Appends the values as bytes, without legs of which all values are unknown.
     pub(crate) fn encode(&self, into: &mut Vec<u8>) {
         into.extend(self.at_ms.to_le_bytes());
         let legs = (0..LEGS_MAX).filter(|&slot| self.has_leg(slot));
@@ -160,7 +160,7 @@ impl Row {
         into.extend(values.flat_map(|value| value.to_le_bytes()));
     }
 
-    /// Returns the step that [`Row::encode`] made these bytes of; `None` if it made no such bytes.
+    /// Returns the step that [`Row::encode`] encoded as these bytes; `None` if they are not valid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Row> {
         let (at_ms, rest) = bytes.split_first_chunk()?;
         let (&mask, rest) = rest.split_first()?;
@@ -180,9 +180,9 @@ impl Row {
     }
 }
 
-/// Returns the bucket of the heat map that a bucket of the engine's histogram is in.
+/// Returns the bucket of the heat map that contains a bucket of the engine's histogram.
 fn heat_bucket(bucket: usize) -> usize {
-    // The highest has no end.
+    // The highest bucket has no upper bound.
     if bucket + 1 == BUCKETS {
         return HEAT_BUCKETS - 1;
     }
@@ -195,8 +195,8 @@ pub(crate) fn heat_bounds() -> [u64; HEAT_BUCKETS] {
     std::array::from_fn(|bucket| (1 << (HEAT_FIRST + bucket as u32)) - 1)
 }
 
-/// Several steps that are becoming one. A value is the mean, the greatest or the sum of what is known
-/// of it, a quantile the worst of all but the median, which is their mean.
+/// Several steps that are being merged. A merged value is the mean, maximum or sum of the known values. A
+/// quantile is the highest of them, except the median, which is their mean.
 #[derive(Clone, Debug)]
 pub(crate) struct Merged {
     row: Row,
@@ -205,7 +205,7 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
-    /// Returns a step without any part so far.
+    /// Returns a merged step without any part yet.
     pub(crate) fn new(at_ms: u64) -> Merged {
         Merged {
             row: Row::unknown(at_ms),
@@ -232,7 +232,7 @@ impl Merged {
         }
     }
 
-    /// Returns the whole.
+    /// Returns the merged step.
     pub(crate) fn finish(mut self) -> Row {
         let mean = |place: &mut f32, known: u32, merge: &Merge| {
             if matches!(merge, Merge::Mean) && known > 0 {

@@ -1,5 +1,5 @@
-//! Makes steps of the history from snapshots. The engine's counters are cumulative, so a step is the difference
-//! of two snapshots; what is no counter is looked at with every snapshot in between.
+//! Makes steps of the history from snapshots. The engine's counters are cumulative, so a step is the
+//! difference between two snapshots. All other figures are read from every snapshot in between.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::control::hidden::Hidden;
 use crate::control::usage;
 use crate::control::volume::Snapshot;
 
-/// The figures that are no counters, summed over the looks of a step.
+/// Figures that are not counters, summed over the snapshots of a step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looks {
     count: u32,
@@ -47,7 +47,7 @@ impl Looks {
     }
 }
 
-/// A step that is being taken.
+/// A step in progress.
 #[derive(Debug)]
 struct Step {
     resolution: Resolution,
@@ -64,7 +64,8 @@ impl Step {
         Step { resolution, base: None, number: 0, looks: Looks::default(), hidden: 0 }
     }
 
-    /// Takes a snapshot. Returns the step that it ends, and the length of that in nanoseconds.
+    /// Takes a snapshot. Returns the step that it ends, with the snapshot at its beginning and its length in
+    /// nanoseconds.
     fn take(&mut self, snapshot: &Arc<Snapshot>, now_ms: u64) -> Option<(Row, Arc<Snapshot>, u64)> {
         self.looks.take(&snapshot.status);
         let number = now_ms / self.resolution.step_ms();
@@ -74,8 +75,8 @@ impl Step {
         let cpu = usage::cpu_ns();
         let base = self.base.replace((Arc::clone(snapshot), cpu));
         let looks = std::mem::take(&mut self.looks);
-        // A step that began in the middle of its time is left out, and so is one that lasted too long: the
-        // control thread did not run, or the clock was set.
+        // A step that began in the middle of its interval is left out, and so is one that lasted too long
+        // because the control thread did not run or the clock was set.
         let is_whole = number == self.number + 1;
         self.number = number;
         let (base, base_cpu) = base.filter(|(base, _)| base.opened == snapshot.opened)?;
@@ -91,7 +92,7 @@ impl Step {
     }
 }
 
-/// Makes steps of both resolutions, and the hidden stall.
+/// Makes steps of both resolutions, and counts the hidden stall time.
 #[derive(Debug)]
 pub(in crate::control) struct Sampler {
     fine: Step,
@@ -105,7 +106,7 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// Takes a snapshot, and gives the steps that it ends to `push`.
+    /// Takes a snapshot, and passes the steps that it ends to `push`.
     pub(in crate::control) fn take(
         &mut self,
         snapshot: &Arc<Snapshot>,
@@ -238,7 +239,7 @@ mod tests {
             status.legs[0].frozen_time = 250_000_000;
         });
         take(&mut sampler, 1000, &busy);
-        // Half a minute later: nobody looked meanwhile.
+        // Half a minute later, without a sample in between.
         take(&mut sampler, 30_000, &busy);
         let fine: Vec<Row> = rows
             .iter()

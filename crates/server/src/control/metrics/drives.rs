@@ -9,7 +9,7 @@ use super::{Labels, NO_EXEMPLAR, Out, SnapshotCollector, flag};
 use crate::drive::{DriveStatus, LegDrives};
 
 impl SnapshotCollector {
-    /// Encodes what is known of the drives. A figure that is not known has no metric.
+    /// Encodes the drives' figures. An unknown figure has no metric.
     #[rustfmt::skip]
     pub(super) fn drives(&self, out: &mut Out<'_>) -> fmt::Result {
         self.fail_slow(out)?;
@@ -85,14 +85,14 @@ impl SnapshotCollector {
         })
     }
 
-    /// Returns what is known beside its I/O of the leg in a slot.
+    /// Returns the drives and the verdict of the leg in a slot.
     fn known_of(&self, leg: &LegStatus) -> Option<&LegDrives> {
         let mut identities = self.snapshot.legs.iter();
         let identity = identities.find(|identity| identity.leg == leg.leg)?;
         self.drives.get(&leg.leg).filter(|known| known.spec == identity.path)
     }
 
-    /// Lists every drive that has a device on this machine, with its labels.
+    /// Iterates over all drives that have a device on this machine, with their labels.
     fn known_drives(&self) -> impl Iterator<Item = (Labels, &DriveStatus)> {
         self.present().flat_map(|leg| {
             let drives = self.known_of(leg).map_or(&[][..], |known| &known.drives[..]);

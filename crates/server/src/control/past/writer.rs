@@ -1,4 +1,4 @@
-//! The thread that reads the file of the history at the beginning, and appends to it from then on.
+//! The thread that first reads the history's file and then appends to it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::control::history::rings::Rings;
 use crate::state;
 use hemi_io::clock::unix_ms;
 
-/// Batches that may wait for the disk. Beyond, they are left out of the file.
+/// Maximum number of batches that wait for the disk. Further ones are left out of the file.
 const BATCHES_MAX: usize = 64;
 
-/// The records that were read of the time before.
+/// The records read from before.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) rings: Rings,
@@ -26,11 +26,11 @@ pub(super) struct Found {
     pub(super) before: Before,
 }
 
-/// The outcome of reading.
+/// The outcome of reading the file.
 pub(super) enum Read {
     /// The records that were kept.
     Kept(Box<Found>),
-    /// Nothing is kept, and nothing will be.
+    /// Nothing was kept, and nothing will be.
     Nothing,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread; `None`, after a line in the log, if nothing is to be kept.
+    /// Starts the thread. Returns `None`, after a line in the log, if nothing is to be kept.
     pub(super) fn spawn(place: Place, volume: Id) -> Option<Writer> {
         if place == Place::None {
             return None;
@@ -54,7 +54,7 @@ impl Writer {
         let (end, ended) = sync_channel(1);
         let run = move || {
             write(&place, volume, &give, &to_write);
-            // Nobody may wait for it.
+            // Nobody may be waiting for this.
             let _ = end.try_send(());
         };
         let spawned = std::thread::Builder::new().name("hemi-history".into()).spawn(run);
@@ -64,19 +64,19 @@ impl Writer {
         spawned.ok().map(|_| Writer { batches, found, ended, is_late: false })
     }
 
-    /// Returns what has been read, once.
+    /// Returns the outcome of reading, once.
     pub(super) fn read(&self) -> Option<Read> {
         match self.found.try_recv() {
             Ok(found) => Some(Read::Kept(found)),
             Err(std::sync::mpsc::TryRecvError::Empty) => None,
-            // It has been given, or the thread has ended without.
+            // The outcome has been taken, or the thread has ended without one.
             Err(std::sync::mpsc::TryRecvError::Disconnected) => {
                 self.ended.try_recv().is_ok().then_some(Read::Nothing)
             }
         }
     }
 
-    /// Has records appended, unless the disk is far behind.
+    /// Appends records, unless the disk is far behind.
     pub(super) fn append(&mut self, batch: Batch) {
         if batch.is_empty() {
             return;
@@ -93,7 +93,7 @@ impl Writer {
         }
     }
 
-    /// Has the last records appended, and waits for that for a while.
+    /// Appends the last records, and waits for them for at most `patience`.
     pub(super) fn end(mut self, batch: Batch, patience: Duration) {
         self.append(batch);
         let Writer { batches, ended, .. } = self;
@@ -106,7 +106,7 @@ impl Writer {
     }
 }
 
-/// Says once that nothing is kept.
+/// Logs once that nothing is kept.
 fn say_none(why: &str) {
     tracing::warn!(why, "the history is not kept over restarts");
 }

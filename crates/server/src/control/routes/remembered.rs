@@ -1,4 +1,4 @@
-//! The routes of what is remembered: events and history. And the one of the regions.
+//! The routes for events, history and regions.
 
 use axum::Json;
 use axum::body::Body;
@@ -11,28 +11,28 @@ use serde::{Deserialize, Serialize};
 use super::{Shared, refuse};
 use crate::control::volume::{Census, Refusal, RefusalKind};
 
-/// Events in an answer, unless asked for fewer, and at most.
+/// Number of events in an answer by default.
 const EVENTS_USUAL: usize = 200;
-/// The same, at most.
+/// Maximum number of events in an answer.
 const EVENTS_PER_ANSWER: usize = 1000;
-/// Span of a history unless another is asked for, and the longest.
+/// Default span of a history in seconds.
 const SPAN_USUAL: u64 = 900;
-/// The longest span in seconds: a day.
+/// Longest span of a history in seconds: a day.
 const SPAN_SECONDS_MAX: u64 = 86_400;
-/// Steps of a history unless others are asked for, and at most.
+/// Default number of steps of a history.
 const POINTS_USUAL: usize = 300;
-/// The most steps of an answer.
+/// Maximum number of steps of a history.
 const POINTS_MAX: usize = 1440;
-/// Cells of the map of regions unless others are asked for, and at most.
+/// Default number of cells of the map of regions.
 const CELLS_USUAL: usize = 1024;
-/// The most cells of an answer.
+/// Maximum number of cells of the map of regions.
 const CELLS_MAX: usize = 2048;
 
 /// The parameters of a request for events.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(in crate::control) struct EventsQuery {
-    /// Only events after this id.
+    /// Selects only events after this id.
     pub(in crate::control) after: Option<u64>,
     limit: Option<usize>,
 }
@@ -54,7 +54,7 @@ pub(super) struct RegionsQuery {
 
 pub(super) type Asked<T> = Result<Query<T>, QueryRejection>;
 
-/// Refuses a query that is not understood.
+/// Refuses a query that cannot be parsed.
 pub(in crate::control) fn misunderstood(rejection: &QueryRejection) -> Response {
     refuse(Refusal::new(
         RefusalKind::BadRequest,
@@ -120,7 +120,8 @@ struct RegionsAnswer {
     regions: u32,
     region_bytes: u64,
     cells: usize,
-    /// The leg that decides most of the touched regions of a cell; `null` if none is touched.
+    /// The leg that is the authority for most of the touched regions of a cell; `null` if none is
+    /// touched.
     authority: Vec<Option<u8>>,
     armed: Vec<u32>,
     touched: Vec<u32>,
@@ -131,7 +132,8 @@ impl RegionsAnswer {
     fn new(census: &Census, region_bytes: u64) -> RegionsAnswer {
         let permille = |count: fn(&RegionCounts) -> u32| {
             let share = |cell: &RegionCounts| {
-                // A cell with one region of many in a condition shows it.
+                // Rounded up, so that a cell shows a condition even if only one of its many regions
+                // is in it.
                 (u64::from(count(cell)) * 1000).div_ceil(u64::from(cell.regions.max(1))) as u32
             };
             census.cells.iter().map(share).collect()

@@ -1,4 +1,4 @@
-//! Outputs of smartctl as it writes them for each kind of drive, cut to what matters.
+//! Outputs of smartctl for each kind of drive, reduced to the relevant parts.
 
 use proptest::prelude::*;
 
@@ -79,14 +79,14 @@ fn a_sata_drives_attributes_are_taken_by_name() {
     assert_eq!(drive.used_permille, Some(120));
     assert_eq!(drive.written_bytes, Some(2_000_000 * 512));
     assert_eq!(drive.media_errors, Some(1));
-    // An attribute without a name that says so is not taken for wear.
+    // An attribute whose name does not say so is not taken for wear.
     let unnamed = SATA_SSD.replace("Percent_Lifetime_Remain", "Unknown_Attribute");
     assert_eq!(figures(&unnamed, 0).used_permille, None);
 }
 
 #[test]
 fn a_hard_disk_that_fails_still_tells_its_figures() {
-    // Bit 3 of the exit code: the drive says that it fails.
+    // With bit 3 of the exit code the drive reports that it is failing.
     let drive = figures(HDD, 8);
     assert_eq!(drive.failing, Some(true));
     assert_eq!(drive.media_errors, Some(17));

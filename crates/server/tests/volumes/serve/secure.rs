@@ -1,4 +1,4 @@
-//! TLS on an export: what goes through, and who is let in.
+//! TLS on an export: data that passes through it, and clients that are let in.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -17,7 +17,7 @@ use super::{Served, pattern};
 const STARTTLS: u32 = 5;
 const EXPORT_NAME: u32 = 1;
 
-/// Certificates in a folder, all of one authority.
+/// Certificates in a directory, all from one authority.
 struct Certificates {
     folder: tempfile::TempDir,
 }
@@ -134,7 +134,7 @@ fn data_goes_both_ways_through_tls() {
         stream.write_all(&bytes).expect("the server takes it");
         stream.write_all(&request(FLUSH, cookie + 100, 0, 0)).expect("the server listens");
         stream.flush().expect("the server listens");
-        // In any order: the flush need not wait for a write that is not answered yet.
+        // They come in any order: the flush need not wait for a write that has not been answered.
         let mut answered = [take(&mut stream), take(&mut stream)];
         answered.sort_unstable();
         assert_eq!(answered, [cookie as u8, cookie as u8 + 100]);
