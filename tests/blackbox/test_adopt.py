@@ -258,7 +258,7 @@ REFUSED: list[tuple[Callable[[Sandbox, Path], None], list[str]]] = [
     (partitions("gpt"), ["partition table (", "--metadata", "partitions by itself"]),
     (cut_off, ["100663296 bytes", "only 83886080"]),
     (luks, ["LUKS", "--metadata"]),
-    (also_of_md, ["beside an ext2", "linux_raid_member", "wipefs", "--metadata"]),
+    (also_of_md, ["besides an ext2", "linux_raid_member", "wipefs", "--metadata"]),
     (leg, ["leg 0", '"db"']),
     (leg_at_the_end, ["leg 0", '"db"', "hemi serve --leg end:", "dd if=/dev/zero"]),
 ]

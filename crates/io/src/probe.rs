@@ -217,7 +217,7 @@ impl fmt::Display for Content {
             Content::Data { offset } => write!(formatter, "data (at byte {offset})"),
             Content::Unscanned { offset } => write!(
                 formatter,
-                "more data than is looked through ({}, zeros so far; the rest begins at byte \
+                "more data than is searched ({}, zeros so far; the rest begins at byte \
                  {offset})",
                 Size(SCAN_BYTES_MAX)
             ),

@@ -1,4 +1,4 @@
-//! `hemi promote`: the operator decides that one leg decides alone.
+//! `hemi promote`: lets one leg decide alone, at the operator's word.
 //!
 //! Recovery refuses to guess (P7). The operator decides here instead, offline and on one leg. Every other leg
 //! is out from now on. The extents that this leg knows it lacks are recorded as lost and cannot be read until

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use super::Config;
 
 /// Fixed: memory is allocated at the start.
-const MEMORY: &str = "memory for as many is taken at the start";
+const MEMORY: &str = "its memory is allocated at the start";
 /// Fixed: sockets are bound at the start.
 const BOUND: &str = "it is bound at the start";
 /// Fixed: it only affects a start.
-const AT_START: &str = "it says how a start goes about it";
+const AT_START: &str = "it only affects a start";
 
 /// Every key in the order of docs/configuration.md, with the reason if it cannot change.
 const KEYS: [(&str, Option<&str>); 41] = [
-    ("volume", Some("it says which volume a start may serve")),
+    ("volume", Some("it names the volume that a start may serve")),
     ("control", Some(BOUND)),
     ("http", Some(BOUND)),
     ("http_token_file", Some("the token is read at the start")),
@@ -25,14 +25,14 @@ const KEYS: [(&str, Option<&str>); 41] = [
         Some("it guards against a listener that others reach, and no command may lift it"),
     ),
     ("device", Some("hemi attach makes the block device, hemi detach-device removes it")),
-    ("buffer_budget", Some("the memory is taken and registered at the start")),
+    ("buffer_budget", Some("the memory is allocated and registered at the start")),
     ("allow_inject", Some("it guards against hemi inject, and no command may lift it")),
     ("wait_for_legs", Some(AT_START)),
     ("start_degraded", Some(AT_START)),
     ("scan", Some(AT_START)),
     ("ledger", Some("the legs name the ledger that the volume is served with")),
     ("state", Some("the files in it are opened at the start")),
-    ("smart", Some("the drives are watched as the start says")),
+    ("smart", Some("it is read at the start")),
     ("drain_on_stop", None),
     ("legs", Some("hemi leg changes the legs of a served volume")),
     ("exports", Some("their sockets are bound at the start")),
@@ -46,7 +46,7 @@ const KEYS: [(&str, Option<&str>); 41] = [
     ("engine.clean_after", None),
     (
         "engine.resync_bytes",
-        Some("memory for the records of as many regions is taken at the start"),
+        Some("memory for the records of that many regions is allocated at the start"),
     ),
     ("engine.requests_max", Some(MEMORY)),
     ("engine.dirty_regions_max", Some(MEMORY)),
@@ -278,7 +278,7 @@ mod tests {
         says(&[("engine.exposure.bytes", "1K")], "allowed are 1MiB to 64GiB");
         says(&[("exposure.mode", "often")], "engine.exposure.mode=often: ");
         says(&[("engine.wait.floor", "2s")], "below engine.wait.floor");
-        says(&[("engine.leg_window", "8")], "memory for as many is taken at the start");
+        says(&[("engine.leg_window", "8")], "its memory is allocated at the start");
         says(&[("expsure.bytes", "8")], "did you mean engine.exposure.bytes?");
         says(&[("colour", "8")], "there is no key colour");
         let both = [("engine.wait.floor", "2s"), ("engine.wait.ceiling", "3s")];

@@ -71,7 +71,7 @@ impl Token {
         match Token::read(path) {
             Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 make(path).map_err(|source| TokenError::File { path: path.to_owned(), source })?;
-                tracing::info!(path = %path.display(), "made a token for changes over HTTP");
+                tracing::info!(path = %path.display(), "created a token for changes over HTTP");
                 Token::read(path)
             }
             read => read,

@@ -249,7 +249,7 @@ pub struct Exposure {
     pub bound_bytes: u64,
     /// Bound on the age.
     pub bound_age_ns: u64,
-    /// What happens at the bound.
+    /// The action at the bound.
     pub mode: ExposureMode,
     /// True while writers are held back.
     pub throttling: bool,
@@ -415,7 +415,7 @@ pub struct VolumeStatus {
     pub scrub: ScrubStatus,
     /// Payload memory.
     pub buffers: BufferUse,
-    /// What this process took over from the program it replaced; `null` if it replaced none.
+    /// The handover from the program that this one replaced; `null` if it replaced none.
     #[serde(default)]
     pub taken_over: Option<HandoverReport>,
     /// Promises that do not fully hold now, in words.

@@ -69,8 +69,8 @@ impl Viewers {
         taken.map(|_| Place(Arc::clone(&self.count))).map_err(|_| {
             Refusal::new(
                 RefusalKind::Conflict,
-                format!("{VIEWERS_MAX} viewers are looking on already"),
-                "Close one of them, or ask for /v1/status now and then.",
+                format!("there are {VIEWERS_MAX} viewers already"),
+                "Close one of them, or poll /v1/status.",
             )
         })
     }

@@ -209,7 +209,7 @@ impl Inner {
                 self.stop_waiting();
             }
             None if self.began.elapsed() > READ_PATIENCE && self.waiting.is_some() => {
-                tracing::warn!("the history of before cannot be read in time; events begin anew");
+                tracing::warn!("the earlier history was not read in time; the events start empty");
                 self.stop_waiting();
             }
             None => {}

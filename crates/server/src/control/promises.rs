@@ -150,7 +150,7 @@ fn flush_copies(status: &VolumeStatus, settings: &Settings) -> Option<String> {
     };
     let inside = status.legs.iter().filter(|leg| is_in(leg)).count();
     (inside < wanted).then(|| {
-        format!("A flush is durable on {inside} of the {wanted} legs asked for by flush_copies.")
+        format!("A flush is durable on {inside} of the {wanted} legs that flush_copies requires.")
     })
 }
 
@@ -351,7 +351,7 @@ mod tests {
             [
                 "P1: The volume runs on leg 0 alone; if it is lost now, the volume is lost. It \
                  ends when leg 1 has drained the 3 GiB it still owes.",
-                "P3: A flush is durable on 1 of the 2 legs asked for by flush_copies.",
+                "P3: A flush is durable on 1 of the 2 legs that flush_copies requires.",
                 "P4: Only leg 0 answers; while it stalls, clients stall.",
                 "P6: Leg 1 is being filled: 3 GiB to go.",
             ]

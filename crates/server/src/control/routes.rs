@@ -316,7 +316,7 @@ async fn upgrade(
         Some(_) if !is_owner => Err(Refusal::new(
             RefusalKind::Forbidden,
             "only root and the user that serves the volume may name a program",
-            "Leave `binary` out: the program that is installed in this one's place goes on.",
+            "Leave `binary` out: the installed program takes over.",
         )),
         Some(path) if !path.is_absolute() => Err(Refusal::new(
             RefusalKind::BadRequest,
@@ -411,7 +411,7 @@ pub(super) fn answer(outcome: Result<Result<(), Refusal>, JoinError>) -> Respons
 pub(super) fn unreceived(rejection: &BytesRejection) -> Response {
     let mut response = refuse(Refusal::new(
         RefusalKind::BadRequest,
-        format!("the request's body was not taken: {rejection}"),
+        format!("the request's body could not be received: {rejection}"),
         "A body has at most 64 KiB; docs/control-api.md lists each request's fields.",
     ));
     *response.status_mut() = rejection.status();

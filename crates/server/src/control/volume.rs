@@ -74,7 +74,7 @@ pub struct HandoverTimes {
     pub taken_at: u64,
 }
 
-/// What a server took over from the program that it replaced.
+/// A report on the handover from the program that a server replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoverReport {
     /// Upgrades since the first server began.
@@ -157,7 +157,7 @@ pub struct Snapshot {
     /// The reasons why remote legs have no session, by slot. Local legs, and remote ones with a session, have
     /// no entry.
     pub no_session: Vec<(u8, Arc<str>)>,
-    /// What was taken over from the previous program, if any.
+    /// The handover from the previous program, if there was one.
     pub taken_over: Option<HandoverReport>,
 }
 

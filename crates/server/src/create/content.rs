@@ -96,7 +96,7 @@ impl Format {
             Format::Btrfs { device } => format!(
                 "Make room while it is mounted: btrfs filesystem resize {device}:{kib}K MOUNTPOINT"
             ),
-            Format::Swap => "Make it anew, smaller (mkswap), or name --metadata PATH".into(),
+            Format::Swap => "Recreate it smaller (mkswap), or name --metadata PATH".into(),
             Format::Lvm => {
                 format!("Make room: pvresize --setphysicalvolumesize {kib}K {path}")
             }
@@ -169,20 +169,20 @@ fn at_end(
     let Some(&Found { format, end }) = found else {
         return Err(match strange {
             Some(strange) => format!(
-                "it holds {strange}, of which hemi does not know where it ends. Name a place for \
-                 the metadata with --metadata PATH"
+                "it holds {strange}, and hemi does not know where that ends. Name a place for the \
+                 metadata with --metadata PATH"
             ),
             None => format!(
-                "nothing on it is known to hemi, so that nobody knows where its data ends. Name a \
-                 place for the metadata with --metadata PATH; an empty disk is a leg without \
+                "nothing on it is known to hemi, so the end of its data is unknown. Name a place for \
+                 the metadata with --metadata PATH; an empty disk is a leg without \
                  --adopt (--leg end:{path})"
             ),
         });
     };
     if let Some(strange) = strange {
         return Err(format!(
-            "beside {} it holds {strange}, of which hemi does not know where it ends. Remove what \
-             is not needed (wipefs), or name a place for the metadata with --metadata PATH",
+            "besides {} it holds {strange}, and hemi does not know where that ends. Remove what is \
+             not needed (wipefs), or name a place for the metadata with --metadata PATH",
             format.name()
         ));
     }
@@ -209,8 +209,8 @@ fn at_end(
         ));
     }
     Err(format!(
-        "it holds {} that ends at byte {end}, and hemi's metadata needs what is behind byte \
-         {room}. {}",
+        "it holds {} that ends at byte {end}, and hemi's metadata needs the space from byte \
+         {room} on. {}",
         format.name(),
         format.shrink(probe, room)
     ))
@@ -243,14 +243,14 @@ fn external(
     }
     if room + 4096 > probe.size {
         return Err(format!(
-            "what it holds may reach to its last byte, {end}, and a volume is a multiple of 4096 \
+            "its content may reach its last byte, {end}, and a volume is a multiple of 4096 \
              bytes: the last {} would be missing. Make the disk or partition larger by {} bytes",
             probe.size - room,
             4096 - probe.size % 4096
         ));
     }
     Err(format!(
-        "what it holds may reach to byte {end}, behind the volume of {}. Leave out --size, or make \
+        "its content may reach byte {end}, beyond the volume of {}. Leave out --size, or make \
          it larger",
         Size(room)
     ))

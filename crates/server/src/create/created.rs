@@ -106,8 +106,8 @@ impl fmt::Display for Created {
         for leg in self.legs.iter().filter(|leg| leg.metadata.is_some()) {
             writeln!(
                 formatter,
-                "  leg {} looks like what it holds, and mounts without hemi. A write that goes past \
-                 hemi is noticed by nobody, and the legs differ from then on: mount the volume, \
+                "  leg {} looks like its content, and mounts without hemi. A write that bypasses \
+                 hemi goes unnoticed, and the legs differ from then on: mount the volume, \
                  never the leg",
                 leg.leg
             )?;

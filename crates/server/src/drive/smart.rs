@@ -187,7 +187,7 @@ pub(super) fn read(output: &[u8], code: u8) -> Reading {
     }
     let words: Vec<String> = message.filter_map(plain_sentence).collect();
     Reading::Nothing(match words.is_empty() {
-        true => "smartctl found no health data: the drive, or what it is behind, has none".into(),
+        true => "smartctl found no health data: the drive or its controller has none".into(),
         false => explain(&words.join("; ")),
     })
 }

@@ -171,7 +171,7 @@ impl Watch {
     fn ask(&mut self, disk: &Disk, device: &str) -> DriveStatus {
         let identity = self.machine.identity(disk);
         if self.polling == SmartPolling::Off {
-            let why = Some("drives are not asked (smart = \"off\")".to_owned());
+            let why = Some("drives are not queried (smart = \"off\")".to_owned());
             return DriveStatus { why_unknown: why, ..identity };
         }
         let now_ms = unix_ms();
@@ -208,7 +208,7 @@ impl Watch {
                     drive.why_no_rated_end = outlook.why_no_end;
                 }
                 None => {
-                    let why = "the drive has no serial number to be known again by";
+                    let why = "the drive has no serial number by which to recognise it";
                     drive.why_no_rated_end = Some(why.to_owned());
                 }
             }

@@ -35,7 +35,7 @@ pub(crate) struct Past {
     directions: [[Loads; LOADS]; 2],
 }
 
-/// Returns the power of two of a load, in I/Os per second of 64 KiB each.
+/// Returns the power of two of a load per second, where each I/O and each 64 KiB count as one.
 fn load_of(work: &Work, span_ms: u64) -> usize {
     let units = u128::from(work.count) + u128::from(work.bytes / LOAD_BYTES);
     let per_second = units * 1000 / u128::from(span_ms.max(1));
@@ -91,8 +91,8 @@ impl Past {
             .add(step_of(work.typical_ns));
     }
 
-    /// Returns the latency of the leg under this load or a higher one; `None` if it never had such a load for
-    /// long enough.
+    /// Returns the lowest median latency of the leg at this load or a higher one; `None` if it never had such
+    /// a load for long enough.
     pub(super) fn typical_ns(&self, is_write: bool, work: &Work, span_ms: u64) -> Option<u64> {
         let loads = &self.directions[usize::from(is_write)][load_of(work, span_ms)..];
         loads.iter().filter_map(Loads::median).min()

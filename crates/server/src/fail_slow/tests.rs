@@ -120,7 +120,7 @@ fn a_drive_of_cluster_a_that_becomes_slow_is_found() {
         let slow = io(20_000, 73 * slower_permille);
         if slower_permille < 3000 {
             // 2.7 times is the median of its worst day. There, 10 % of the samples were over three times its
-            // own median. Here, a third of the minutes are at 4 times.
+            // own median. Here, two of three minutes are at 4 times.
             let (minutes, _) = leg.found(|minute| match minute % 3 {
                 0 => (slow, Minute::default()),
                 _ => (io(20_000, 4 * 73 * MICROSECOND), Minute::default()),

@@ -83,13 +83,13 @@ fn pair(one: &Known<'_>, other: &Known<'_>) -> Option<String> {
         (b.ancestry.find(a.generation).is_some(), a.ancestry.find(b.generation).is_some());
     Some(match (a_is_past, b_is_past) {
         (true, false) => format!(
-            "{} is older: it stopped in generation {}, which {} has gone on from",
+            "{} is older: it stopped in generation {}, from which {} went on",
             one.path,
             short(a.generation),
             other.path
         ),
         (false, true) => format!(
-            "{} is older: it stopped in generation {}, which {} has gone on from",
+            "{} is older: it stopped in generation {}, from which {} went on",
             other.path,
             short(b.generation),
             one.path
@@ -123,7 +123,7 @@ fn missing(members: &[&Known<'_>]) -> Option<String> {
     Some(format!("not among these, by {}: {}", newest.path, absent.join(", ")))
 }
 
-/// Names legs that others mark out although they do not say so themselves.
+/// Names legs that others mark out although they count themselves in, or that others do not know.
 fn said_of_each_other(members: &[&Known<'_>]) -> Vec<String> {
     let mut sentences = Vec::new();
     for leg in members {

@@ -333,7 +333,7 @@ impl LedgerContent {
         let boot = if self.of_this_boot {
             "sound, of this boot of the machine"
         } else {
-            "sound, of another boot of the machine: it says nothing any more"
+            "sound, of another boot of the machine: it no longer counts"
         };
         line(f, "state", format_args!("{boot}"))?;
         if self.authorities.is_empty() {
@@ -378,7 +378,7 @@ impl Display for NextStart {
                 write!(f, "is refused{without}: {reason}")
             }
             NextStart::Unknown { reason } => {
-                write!(f, "cannot be told by these legs: {reason}")
+                write!(f, "cannot be told from these legs: {reason}")
             }
         }
     }

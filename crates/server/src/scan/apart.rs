@@ -70,7 +70,7 @@ impl Scanner {
         }
         let mut scan: Scan = serde_json::from_str(&line).map_err(|error| {
             let ended = child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
-            ScanError(format!("{ended}; its answer was no good: {error}"))
+            ScanError(format!("{ended}; its answer was invalid: {error}"))
         })?;
         let now_silent: Vec<Other> =
             scan.others.iter().filter(|it| it.state == OtherState::Silent).cloned().collect();

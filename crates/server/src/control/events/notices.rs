@@ -210,7 +210,7 @@ impl NoticeEvents {
         let to_fill = if owed > 0 { owed } else { now.identity.size_bytes };
         known.rebuild = Some((at_ms, to_fill));
         let event = of_leg(now, leg, "rebuild", Severity::Notice, |label| {
-            format!("The rebuild of {label} began: {} are to be filled.", bytes(to_fill))
+            format!("The rebuild of {label} began: {} have to be filled.", bytes(to_fill))
         });
         events.push(event.with("to_fill_bytes", to_fill).with("done", false).at(at_ms));
     }

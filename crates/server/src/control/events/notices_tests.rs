@@ -100,7 +100,7 @@ fn a_rebuild_has_a_beginning_and_an_end_with_its_rate() {
     assert_eq!(
         texts,
         [
-            "rebuild The rebuild of hdd (leg 1) began: 1 GiB are to be filled.",
+            "rebuild The rebuild of hdd (leg 1) began: 1 GiB have to be filled.",
             "rebuild The rebuild of hdd (leg 1) is done: 1 GiB were filled in 4 s, 256 MiB a second.",
         ]
     );

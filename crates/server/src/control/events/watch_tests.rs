@@ -68,7 +68,7 @@ fn a_leg_found_joining_is_a_rebuild() {
         leg.owed_bytes = 512 << 20;
     });
     let texts = seen(&mut watch, &joining);
-    assert_eq!(texts[1], "rebuild The rebuild of hdd (leg 1) began: 512 MiB are to be filled.");
+    assert_eq!(texts[1], "rebuild The rebuild of hdd (leg 1) began: 512 MiB have to be filled.");
     assert_eq!(seen(&mut watch, &joining), Vec::<String>::new());
 }
 
