@@ -126,7 +126,7 @@ impl fmt::Display for Use {
 pub enum Content {
     /// A leg of a hemi volume.
     Hemi {
-        /// The volume's name, perhaps empty.
+        /// The volume's name, possibly empty.
         name: String,
         /// Its id in hexadecimal.
         volume: String,

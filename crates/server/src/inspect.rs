@@ -107,7 +107,7 @@ pub struct AncestorView {
 pub struct SuperblockView {
     /// The volume's id.
     pub volume: String,
-    /// Its name, perhaps empty.
+    /// Its name, possibly empty.
     pub name: String,
     /// Its size in bytes.
     pub size_bytes: u64,

@@ -115,7 +115,7 @@ impl Notices {
             if count == 1 {
                 tracing::warn!(leg, error, sector, "an I/O failed");
             } else {
-                tracing::warn!(leg, error, sector, count, "I/Os failed, the newest as said here");
+                tracing::warn!(leg, error, sector, count, "I/Os failed; this is the newest");
             }
         }
     }

@@ -46,7 +46,7 @@ pub fn open(path: &Path) -> io::Result<Option<File>> {
     let metadata = file.metadata()?;
     let user = rustix::process::geteuid().as_raw();
     if !metadata.is_file() || metadata.uid() != user || metadata.mode() & 0o022 != 0 {
-        return Err(io::Error::other("it is no regular file that only this user can write"));
+        return Err(io::Error::other("it must be a regular file that only this user can write"));
     }
     Ok(Some(file))
 }

@@ -260,7 +260,7 @@ impl Access {
         let shown = hemi_text::Plain(host);
         Err(Refusal::new(
             RefusalKind::Forbidden,
-            format!("the request is for the host {shown}, which this listener does not go by"),
+            format!("the request is for the host {shown}, which is not a name of this listener"),
             "Call it by its address, by localhost or by the name in `http`. To be reached by other \
              names, set http_public = true and http_token_file.",
         ))

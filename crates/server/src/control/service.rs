@@ -157,7 +157,7 @@ pub(crate) fn waiting(text: &str) {
 fn tell(states: &[NotifyState<'_>]) {
     // Without NOTIFY_SOCKET this does nothing, and with a broken one nobody is listening.
     if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "systemd was not told");
+        tracing::debug!(%error, "systemd could not be notified");
     }
 }
 

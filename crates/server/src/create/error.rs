@@ -96,7 +96,7 @@ pub enum CreateError {
     /// `--wipe` names something else than a leg.
     #[error("--wipe {} names none of the legs; name the leg exactly as after --leg", .0.display())]
     WipeWhat(PathBuf),
-    /// A path could not be looked at.
+    /// A path could not be probed.
     #[error(transparent)]
     Probe(#[from] ProbeError),
     /// Two legs are on the same storage.

@@ -28,7 +28,7 @@ pub struct JoinOptions {
     pub spare: Option<Share>,
     /// The volume's id.
     pub volume: Id,
-    /// The volume's name, perhaps empty.
+    /// The volume's name, possibly empty.
     pub name: String,
 }
 

@@ -133,7 +133,7 @@ impl Machine {
     fn deeper(&self, level: u32) -> Result<(), String> {
         match level < LEVELS_MAX {
             true => Ok(()),
-            false => Err(format!("its devices lie on each other more than {LEVELS_MAX} deep")),
+            false => Err(format!("its devices are stacked more than {LEVELS_MAX} deep")),
         }
     }
 }

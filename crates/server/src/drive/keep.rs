@@ -56,7 +56,7 @@ impl Memory {
     pub(super) fn of_volume(place: &Place, id: [u8; 16]) -> Memory {
         let path = state::file(place, id, "drives.json");
         if let Err(reason) = &path {
-            tracing::info!(%reason, "what is learned of drives is not kept");
+            tracing::info!(%reason, "the drives' wear and pace are not kept over restarts");
         }
         Memory::at(path.ok())
     }
@@ -69,13 +69,13 @@ impl Memory {
                 Ok(kept) if kept.format == FORMAT => kept,
                 Ok(kept) => {
                     let (path, format) = (path.display(), kept.format);
-                    tracing::warn!(%path, format, "what is kept of drives is of another format");
+                    tracing::warn!(%path, format, "the record of the drives has another format");
                     Kept::default()
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
                 Err(error) => {
                     let path = path.display();
-                    tracing::warn!(%path, %error, "what is kept of drives cannot be read");
+                    tracing::warn!(%path, %error, "the record of the drives cannot be read");
                     Kept::default()
                 }
             }
@@ -110,7 +110,7 @@ impl Memory {
         self.is_changed = false;
         if let Err(error) = self.kept.write(path) {
             let path = path.display();
-            tracing::warn!(%path, %error, "what is known of drives is not kept over a restart");
+            tracing::warn!(%path, %error, "the record of the drives cannot be written");
             // The error is logged only once.
             self.path = None;
         }

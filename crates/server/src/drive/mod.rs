@@ -76,7 +76,7 @@ pub struct DriveStatus {
     pub temperature_celsius: Option<i32>,
     /// Part of the rated endurance used, in thousandths. It may exceed 1000.
     pub used_permille: Option<u32>,
-    /// Errors of data that the drive could not read or keep, over its lifetime.
+    /// Errors in which the drive could not read or keep data, over its lifetime.
     pub media_errors: Option<u64>,
     /// Time powered on, in hours.
     pub power_on_hours: Option<u64>,

@@ -312,7 +312,7 @@ impl Judge {
         let (now, bar) = (duration(typical_ns), duration(bar_ns));
         let measure = match is_own {
             true => format!("where it took {bar} under the same load before"),
-            false => format!("where {} takes {bar} at the most", bars::noun(kind)),
+            false => format!("where {} takes {bar} at most", bars::noun(kind)),
         };
         let text = format!(
             "It answers {direction} in {now}, {measure} ({count} of the last {total} minutes with \

@@ -98,7 +98,7 @@ pub enum NextStart {
 pub struct LedgerReport {
     /// The volume's id.
     pub volume: String,
-    /// Its name, perhaps empty.
+    /// Its name, possibly empty.
     pub name: String,
     /// The paths where a ledger was looked for.
     pub looked_at: Vec<PathBuf>,

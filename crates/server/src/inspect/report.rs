@@ -56,7 +56,7 @@ impl Display for LegReport {
             }
             if self.size_bytes < superblock.leg_bytes {
                 let missing = superblock.leg_bytes - self.size_bytes;
-                line(f, "TOO SHORT", format_args!("it has been cut by {missing} bytes"))?;
+                line(f, "TOO SHORT", format_args!("it is truncated by {missing} bytes"))?;
             }
         } else {
             line(f, "volume", format_args!("none can be read here"))?;

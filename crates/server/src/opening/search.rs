@@ -104,7 +104,7 @@ impl<'a> Search<'a> {
         }
         for (_, stranger) in strangers {
             let leg = stranger.config.label();
-            tracing::warn!(leg, "was a leg of the volume once and is none any more: left out");
+            tracing::warn!(leg, "no longer a leg of the volume: left out");
             self.dropped.extend(stranger.wanted.clone());
         }
         let is_dropped =

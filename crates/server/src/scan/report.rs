@@ -63,7 +63,7 @@ impl fmt::Display for VolumeFound<'_> {
         }
         let is_member = |leg: &&&FoundLeg| newest.members.iter().any(|member| member.id == leg.id);
         for leg in self.found.iter().filter(|leg| !is_member(leg)) {
-            writeln!(formatter, "  {}  was leg {} once, and is none any more", leg.spec, leg.leg)?;
+            writeln!(formatter, "  {}  was leg {} once, and no longer is one", leg.spec, leg.leg)?;
         }
         Ok(())
     }

@@ -345,7 +345,7 @@ fn strangers_cut_legs_and_copies_are_pointed_out() {
     let file = File::options().write(true).open(path("a")).expect("it is there");
     file.set_len(DATA_OFFSET + SIZE - 5 * MIB).expect("it can be cut");
     let text = report(folder.path(), "a").to_string();
-    assert!(text.contains("TOO SHORT    it has been cut by 5242880 bytes"), "{text}");
+    assert!(text.contains("TOO SHORT    it is truncated by 5242880 bytes"), "{text}");
     file.set_len(MIB + 8192).expect("it can be cut");
     assert_eq!(report(folder.path(), "a").table.expect("a table").slots.valid, 2);
     file.set_len(100 << 10).expect("it can be cut");
