@@ -1,5 +1,5 @@
-//! TLS on the connection of a client, or on a leg's connection to an NBD server. It goes through
-//! the same ring, and its buffers live as those of a plain connection do.
+//! TLS on the connection of a client, or on a leg's connection to an NBD server. It uses the same
+//! ring as plain connections, and its buffers have the same lifetime.
 //!
 //! rustls owns no socket. Received bytes are handed to it, and bytes to send are taken from it.
 //! Payload is encrypted out of its buffer and decrypted into the staging area, which is one copy

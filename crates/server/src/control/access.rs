@@ -1,5 +1,5 @@
-//! Access rules of the HTTP listener. Unlike the control socket, any program of the machine can reach it, so
-//! it has a token and a list of the host names that a browser may use.
+//! Access rules of the HTTP listener. Any program of the machine can reach it, unlike the control socket. So
+//! the token and the host name of a request decide about its rights.
 //!
 //! - Without a token nobody can change anything. Everybody on the machine can read figures.
 //! - A listener that other machines reach (`http_public`) requires the token for figures, too.

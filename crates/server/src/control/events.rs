@@ -107,7 +107,7 @@ impl Event {
     }
 }
 
-/// An event as it is kept: serialized to JSON once.
+/// An event as it is kept: serialised to JSON once.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     /// [`Event::id`].

@@ -1,6 +1,6 @@
 //! Live views: four statuses a second and events as they happen, for several viewers.
 //!
-//! A status is serialized once for all viewers. A slow viewer gets the newest status when it can take one and
+//! A status is serialised once for all viewers. A slow viewer gets the newest status when it can take one and
 //! skips those in between, so nothing is queued for it. It gets all events that are still kept.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -95,7 +95,7 @@ impl Viewers {
     }
 }
 
-/// Serializes the status for all viewers while there are any.
+/// Serialises the status for all viewers while there are any.
 pub(super) async fn publish(shared: Shared) {
     let mut ticks = tokio::time::interval(STATUS_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);

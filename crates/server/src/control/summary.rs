@@ -147,7 +147,7 @@ fn exposed(status: &VolumeStatus) -> String {
 }
 
 fn capital(text: String) -> String {
-    // A leg's name keeps its case. Only "leg 1", the name of a leg without one, is capitalized as the
+    // A leg's name keeps its case. Only "leg 1", the name of a leg without one, is capitalised as the
     // beginning of a sentence.
     match text.strip_prefix("leg ") {
         Some(rest) => format!("Leg {rest}"),

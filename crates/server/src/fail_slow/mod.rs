@@ -6,9 +6,8 @@
 //!
 //! Samples go in, one a minute, and a [`Verdict`] comes out. Nothing here reads a clock or a drive. A sample
 //! with hardly any I/O counts neither for nor against a leg. In any other sample the median latency is
-//! compared with the bar for the drive's [kind](bars) under that load, and with the latency of [this
-//! leg](past) under the same load before. `docs/fail-slow.md` has the method, the thresholds and their
-//! sources.
+//! compared with the bar for the drive's [kind](bars) under that load, and with the leg's own [past](past)
+//! under the same load. `docs/fail-slow.md` has the method, the thresholds and their sources.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! The past pace of a leg, by load.
 //!
 //! Each direction and each power of two of load has a histogram of the samples' median latencies. The
-//! expected latency is the median over the samples at the current load or a higher one, which the drive has
-//! carried. Loads that it never had say nothing.
+//! expected latency is the lowest of the medians at the current load and at higher ones, because the drive has
+//! carried those loads at that latency. Loads that it never had say nothing.
 
 use serde::{Deserialize, Serialize};
 

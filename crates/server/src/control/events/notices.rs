@@ -273,7 +273,7 @@ pub(super) fn of_leg(
     };
     let text = text(label);
     let mut letters = text.chars();
-    // Names keep their case; a plain "leg" at the beginning of a sentence is capitalized.
+    // Names keep their case; a plain "leg" at the beginning of a sentence is capitalised.
     let text = match letters.next() {
         Some('l') if text.starts_with("leg ") => format!("L{}", letters.as_str()),
         _ => text,
