@@ -2,8 +2,9 @@
 //!
 //! It consists of a header and appended records, each with its length and checksum. A file that has grown to
 //! [`FILE_BYTES_MAX`] is replaced by a new one with only the records that still count. Reading ends at a
-//! truncated record, and a file of another volume or version is not read. In both cases the log says so and
-//! the file is put aside: serving the volume needs nothing from it.
+//! truncated or damaged record; the records before it are kept, and the file is rewritten. A file that cannot
+//! be opened, or is of another volume or version, is put aside. The log reports either, and the volume is
+//! served all the same.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -21,7 +22,7 @@ use crate::state;
 
 /// Extension of the file.
 pub(crate) const EXTENSION: &str = "history";
-/// Extension of a file that was put aside because it could not be read to its end.
+/// Extension of a file that was put aside because it could not be used.
 const ASIDE: &str = "history.aside";
 /// Size in bytes at which the file is rewritten.
 pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
