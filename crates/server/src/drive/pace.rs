@@ -138,7 +138,7 @@ fn kind_of(drives: &[DriveStatus]) -> DriveKind {
     if kinds.all(|kind| kind == first) { first } else { DriveKind::Unknown }
 }
 
-/// Returns the counters of a leg that was present at both times.
+/// Returns the counters of a leg that was in at both times.
 fn counters<'a>(
     base: &'a Snapshot,
     now: &'a Snapshot,
