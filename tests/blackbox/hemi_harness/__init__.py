@@ -1,9 +1,8 @@
 """Drives the `hemi` binary and foreign NBD tools from outside, and cleans up after.
 
-Everything a test starts (servers, mounts, loop devices, temporary files) belongs to one
-`Sandbox` and ends with it, also when the test fails; children die with the test process.
-Every wait has a limit. Used by the black-box tests, the crash scripts and the benchmarks.
-"""
+Everything a test starts (servers, mounts, loop devices, temporary files) belongs to one `Sandbox`
+and ends with it, also when the test fails. Children die with the test process. Every wait has a
+limit. The black-box tests, the crash scripts and the benchmarks use it."""
 
 from .client import Client, NbdError
 from .fio import Fio, FioResult

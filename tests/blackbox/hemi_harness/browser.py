@@ -1,8 +1,7 @@
 """A headless Chromium, driven over a pipe by the DevTools protocol.
 
-Nothing but the browser is needed: no driver, no WebSocket. Each message is JSON with a zero byte
-behind it; the browser reads them from descriptor 3 and writes to descriptor 4.
-"""
+Only the browser is needed, no driver and no WebSocket. Each message is JSON followed by a zero
+byte. The browser reads them from descriptor 3 and writes to descriptor 4."""
 
 from __future__ import annotations
 
@@ -19,18 +18,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-# How long the browser may take for an answer, and a page for what a test waits for.
+# Limit in seconds on the browser's answers, and on a page's changes that a test waits for.
 LIMIT = 60.0
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def executable() -> str | None:
-    """The browser's path; `None` if the machine has none."""
+    """Returns the browser's path, or `None` if the machine has none."""
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
 class PageError(AssertionError):
-    """What a page said was wrong, or did not say in time."""
+    """An error of the page, or a change that did not come in time."""
 
 
 class Browser:
@@ -43,7 +42,7 @@ class Browser:
         self._pending = b""
         self._count = 0
         self._session: str | None = None
-        # Addresses that the tab asked for, and what its scripts complained of.
+        # Addresses that the tab requested, and errors of its scripts.
         self.requests: list[str] = []
         self.complaints: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -91,7 +90,7 @@ class Browser:
                 self.complaints.append(thrown)
             case "Log.entryAdded":
                 entry = parameters["entry"]
-                # A refused or missing answer is for the page to tell.
+                # The page itself reports a refused or missing answer.
                 if entry["level"] == "error" and entry["source"] != "network":
                     self.complaints.append(entry["text"])
 
@@ -100,7 +99,7 @@ class Browser:
         self.until("document.readyState === 'complete'")
 
     def evaluate(self, script: str) -> Any:
-        """The value of an expression in the page; of a promise what it becomes."""
+        """Returns the value of an expression in the page, or the result if it is a promise."""
         answer = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -113,7 +112,7 @@ class Browser:
         """Waits until an expression is true, and returns its value."""
         deadline = time.monotonic() + limit
         while True:
-            # While a page loads, there is nothing to ask.
+            # While a page loads, evaluation fails.
             with suppress(PageError):
                 value = self.evaluate(script)
                 if value:
@@ -159,12 +158,12 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", media="", features=shown)
 
     def picture(self, path: Path, whole: bool = True) -> None:
-        """Takes a picture of the page, or of what the window shows of it."""
+        """Takes a screenshot of the page, or of the part in the window."""
         taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(taken["data"]))
 
     def tree(self) -> list[tuple[str, str]]:
-        """Role and name of everything that a screen reader is told."""
+        """Returns role and name of everything that a screen reader gets."""
         nodes = self.call("Accessibility.getFullAXTree")["nodes"]
         return [
             (node.get("role", {}).get("value", ""), node.get("name", {}).get("value", ""))
@@ -175,14 +174,14 @@ class Browser:
 
 @contextmanager
 def browser(width: int = 1280, height: int = 900) -> Iterator[Browser]:
-    """A browser with a profile of its own, which ends with the block."""
+    """Runs a browser with a profile of its own, which ends with the block."""
     found = executable()
     if found is None:
         raise PageError(f"no browser: none of {', '.join(NAMES)} is installed")
     to_browser, write = os.pipe()
     read, from_browser = os.pipe()
     with tempfile.TemporaryDirectory(prefix="hemi-browser-") as profile:
-        # The shell puts the pipes where the browser looks for them.
+        # The shell puts the pipes where the browser expects them.
         command = (
             f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}'
             if {to_browser, from_browser}.isdisjoint({3, 4})

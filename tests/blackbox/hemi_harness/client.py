@@ -1,7 +1,6 @@
 """libnbd's client with a limit on every wait.
 
-libnbd's synchronous calls wait for ever; a test of freezes needs the asynchronous ones.
-"""
+libnbd's synchronous calls wait forever, so a test of freezes needs the asynchronous ones."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ class NbdError(AssertionError):
         self.errno = code
 
 
-# By length. libnbd 1.14 never frees a buffer that was read into asynchronously: a test that reads
-# a volume some thousand times would fill the memory.
+# Buffers by length. libnbd 1.14 never frees a buffer that was read into asynchronously, so a test
+# that reads a volume some thousand times would fill the memory.
 _IDLE_BUFFERS: dict[int, list[Any]] = {}
 
 
@@ -69,18 +68,18 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Drops the connection, without a goodbye."""
+        """Drops the connection without NBD_CMD_DISC."""
         # libnbd's Python handle closes when its last reference goes.
         self.handle = None
 
     def disconnect(self) -> None:
-        """Says goodbye and waits for the server to hang up."""
+        """Sends NBD_CMD_DISC and waits for the server to hang up."""
         self.handle.aio_disconnect(0)
         self._until(lambda: self.handle.aio_is_dead() or self.handle.aio_is_closed(), "hang up")
 
     def _connected(self) -> bool:
         if self.handle.aio_is_connecting() and self.handle.aio_get_direction() == 0:
-            # A unix socket whose backlog is full: libnbd waits for no event, so poll cannot.
+            # The backlog of a unix socket is full. libnbd then waits for no event, so poll cannot.
             time.sleep(0.01)
             self.handle.aio_notify_write()
         return not self.handle.aio_is_connecting()
@@ -95,7 +94,7 @@ class Client:
             self.handle.poll(max(1, int(left * 1000)))
 
     def finish(self, cookie: int, what: str = "request", timeout: float | None = None) -> None:
-        """Waits for an asynchronous request; raises what the server answered."""
+        """Waits for an asynchronous request. Raises if the server answered with an error."""
         completed = False
 
         def done() -> bool:
@@ -109,7 +108,7 @@ class Client:
             raise NbdError(f"{what}: {error.string}", error.errnum or 0) from error
 
     def completed(self, cookie: int) -> bool:
-        """Whether a request has been answered, without waiting; raises its error."""
+        """Returns true if a request has been answered, without waiting. Raises its error."""
         try:
             self.handle.poll(0)
             return bool(self.handle.aio_command_completed(cookie))
@@ -134,7 +133,7 @@ class Client:
             lambda: self.handle.aio_pread(buffer, offset, flags=flags),
         )
         content = bytes(buffer.to_bytearray())
-        # Not after an error: the answer may still come.
+        # Not after an error, when the answer may still come.
         idle.append(buffer)
         return content
 
@@ -147,7 +146,7 @@ class Client:
         )
 
     def start_write(self, offset: int, data: bytes, *, flags: int = 0) -> int:
-        """Sends a write without waiting; for `finish` or `completed`."""
+        """Sends a write without waiting. Returns a cookie for `finish` or `completed`."""
         buffer = nbd.Buffer.from_bytearray(bytearray(data))
         return int(self.handle.aio_pwrite(buffer, offset, flags=flags))
 
@@ -175,7 +174,7 @@ class Client:
     def block_status(
         self, offset: int, length: int, flags: int = 0
     ) -> dict[str, list[tuple[int, int]]]:
-        """Per context: (length, flags) pairs from `offset` on."""
+        """Returns (length, flags) pairs from `offset` on, for each context."""
         answer: dict[str, list[tuple[int, int]]] = {}
 
         def extent(context: str, start: int, entries: list[int], _error: object) -> int:

@@ -1,10 +1,9 @@
-"""A server of the dashboard's routes that is in any state one asks for: for tests of the page, and
-to work on it without building hemi.
+"""Serves the dashboard's routes in any state of a volume, to test the page and to work on it
+without building hemi.
 
-    python tests/blackbox/hemi_harness/dashboard.py [--port 9199] [--scene frozen]
+python tests/blackbox/hemi_harness/dashboard.py [--port 9199] [--scene frozen]
 
-Figures are made up but hang together: what a leg owes while it is frozen is what clients wrote.
-"""
+The figures are invented but consistent: a frozen leg owes the bytes that clients wrote."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ class Scene:
         self.token = token
         self.needs_token = needs_token
         self.begun = time.time()
-        # What the page asked to change: path and body.
+        # Changes that the page requested: path and body.
         self.asked: list[tuple[str, Any]] = []
 
     def status(self) -> dict[str, Any]:
@@ -392,7 +391,7 @@ class Scene:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request; the scene is the server's."""
+    """Answers one request from the server's scene."""
 
     protocol_version = "HTTP/1.1"
 
@@ -481,7 +480,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Fake(ThreadingHTTPServer):
-    """The server, on a port of 127.0.0.1; it serves from the time it is entered to its end."""
+    """The server on a port of 127.0.0.1. It runs while its context is open."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""fio: closed-loop load on an NBD export or a file, verified or measured."""
+"""Runs fio: closed-loop load on an NBD export or a file, verified or measured."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 from .sandbox import Arg, Process, Sandbox
 
-# fio's defaults lack the tail; the issue is the tail.
+# fio's defaults lack the tail, which matters most here.
 PERCENTILES = (50.0, 99.0, 99.9, 99.99)
 
 
 def percentile(latency: dict[str, Any], rank: float) -> float:
-    """Nanoseconds of a percentile of fio's `clat_ns`, 0 where fio tells none. fio reports the
-    middle of a bucket, which may lie beyond the exact minimum or maximum."""
+    """Returns a percentile of fio's `clat_ns` in nanoseconds, or 0 if fio does not report it.
+
+    fio reports the middle of a bucket, which may lie beyond the exact minimum or maximum."""
     found = float(latency.get("percentile", {}).get(f"{rank:.6f}", 0))
     return min(max(found, float(latency["min"])), float(latency["max"])) if found else 0.0
 
@@ -60,8 +61,7 @@ class FioResult:
 class Fio:
     """A fio run. `target` is an NBD URI or the path of a file or device.
 
-    Options are fio's own, underscores for nothing: `rw="randwrite"`, `iodepth=16`.
-    """
+    Options are fio's own, as keywords: `rw="randwrite"`, `iodepth=16`."""
 
     def __init__(self, sandbox: Sandbox, target: str | Path, **options: Arg) -> None:
         self._json = sandbox.path("fio.json")
@@ -71,7 +71,7 @@ class Fio:
             "--output-format=json",
             f"--output={self._json}",
             f"--percentile_list={':'.join(f'{p:g}' for p in PERCENTILES)}",
-            # Keep what one job leaves (verify states) out of the tree.
+            # Keep files of a job (verify states) out of the source tree.
             f"--aux-path={sandbox.dir}",
         ]
         if isinstance(target, str) and target.startswith("nbd"):
@@ -87,7 +87,7 @@ class Fio:
         return self._process
 
     def wait(self, timeout: float = 300) -> dict[str, Any]:
-        """Waits for the end and returns the job's part of fio's JSON; fails if fio failed."""
+        """Waits for the end and returns the job's part of fio's JSON. Raises if fio failed."""
         code = self._process.wait(timeout)
         job = self.job()
         if code != 0 or job["error"] != 0:
@@ -98,7 +98,7 @@ class Fio:
         return job
 
     def job(self) -> dict[str, Any]:
-        """The job's part of the JSON of a run that has ended, failed or not."""
+        """Returns the job's part of the JSON of a run that has ended, failed or not."""
         text = self._json.read_text() if self._json.exists() else ""
         start = text.find("{")
         if start < 0:

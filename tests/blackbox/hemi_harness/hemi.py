@@ -1,4 +1,4 @@
-"""The `hemi` binary under test: commands, and a served volume that can be killed."""
+"""The `hemi` binary under test: its commands, and a served volume that can be killed."""
 
 from __future__ import annotations
 
@@ -39,30 +39,31 @@ HEMI = Path(
 )
 
 
-# What hemi says while a killed one's I/O has not ended, and how long that may take.
+# hemi's message while the I/O of a killed one has not ended, and the longest time for that.
 LOCKED = "is in use by another hemi"
 LOCK_LIMIT = 120.0
 
 
 class CommandFailed(AssertionError):
-    """`hemi serve` ended where it was expected to serve."""
+    """`hemi serve` ended although it was expected to serve."""
 
 
 def hemi(*argv: Arg, timeout: float = COMMAND_PATIENCE) -> str:
-    """Runs a hemi command that must succeed; its standard output."""
+    """Runs a hemi command that must succeed. Returns its standard output."""
     return run(HEMI, *argv, timeout=timeout)
 
 
 def hemi_fails(*argv: Arg, says: Sequence[str | Path] = (), timeout: float = PATIENCE) -> str:
-    """Runs a hemi command that must be refused, with a message that holds every string of
-    `says` (in any case); all it printed."""
+    """Runs a hemi command that must be refused. Returns its output.
+
+    The message must contain every string of `says`, in any case."""
     _, printed = run_fails(HEMI, *argv, timeout=timeout)
     check_message(printed, says)
     return printed
 
 
 def check_message(printed: str, says: Sequence[str | Path]) -> None:
-    """Fails unless a message names what it must, and is a message, not a crash."""
+    """Fails unless a message contains these strings, and is no crash."""
     low = printed.lower()
     for crash in ("panicked at", "rust_backtrace", "stack backtrace"):
         assert crash not in low, f"a crash, not a message:\n{printed}"
@@ -73,9 +74,8 @@ def check_message(printed: str, says: Sequence[str | Path]) -> None:
 class Volume:
     """A volume on some legs, created, served, killed, stopped and served again.
 
-    `legs` are what `--leg` takes: paths, `stripe:…`, NBD URIs. They may be changed between
-    a stop and a start.
-    """
+    `legs` are arguments of `--leg`: paths, `stripe:…`, NBD URIs. They may be changed between a stop
+    and a start."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Volume:
         env: Mapping[str, str] | None = None,
         quarantine: str | None = None,
     ) -> None:
-        """`quarantine`: that of the legs, which must all be remote then."""
+        """Takes the legs' `quarantine`, for which all of them must be remote."""
         self.sandbox = sandbox
         self.legs: list[str | Path] = list(legs)
         self.socket = sandbox.path("vol.sock")
@@ -96,7 +96,7 @@ class Volume:
         if inject:
             self.options.append("--allow-inject")
         self.env = env
-        # What `hemi serve` is run by, as `unshare …`.
+        # Command that runs `hemi serve`, such as `unshare …`.
         self.prefix: list[Arg] = []
         self._quarantine = quarantine
         self._config: Path | None = None
@@ -118,7 +118,7 @@ class Volume:
         start: bool = True,
         create: Sequence[Arg] = (),
     ) -> Volume:
-        """A new volume on sparse files, larger than the volume by room for the metadata."""
+        """Creates a volume on sparse files with additional room for the metadata."""
         paths: list[str | Path] = [
             sandbox.file(f"leg{i}.img", leg_bytes(size)) for i in range(legs)
         ]
@@ -161,7 +161,7 @@ class Volume:
         ]
 
     def _quarantined(self) -> Path:
-        """A configuration that says of the legs what no flag can."""
+        """Returns a configuration with the legs' quarantine, for which there is no flag."""
         path = self.sandbox.path("hemi.toml")
         # A JSON string is a TOML string.
         legs = [
@@ -178,8 +178,7 @@ class Volume:
     def start(self, timeout: float = PATIENCE) -> None:
         """Serves, and waits until NBD and control answer.
 
-        The last I/O of a hemi that was killed must end first: until then the legs are locked.
-        """
+        The legs stay locked until the last I/O of a killed hemi has ended."""
         deadline = time.monotonic() + LOCK_LIMIT
         while True:
             self.launch()
@@ -194,7 +193,7 @@ class Volume:
         self._killed = False
 
     def launch(self) -> None:
-        """Serves, and does not wait for anything."""
+        """Serves without waiting for anything."""
         assert self._process is None or not self._process.running, "already serving"
         self._process = self.sandbox.start(*self.serve_argv(), name="hemi", env=self.env)
 
@@ -213,8 +212,10 @@ class Volume:
         wait_until("hemi serves", ready, timeout)
 
     def _tells_status(self) -> bool:
-        """Returns true if control answers a request. By then hemi listens on every export; the
-        first may accept connections before the others do."""
+        """Returns true if control answers a request.
+
+        By then hemi listens on every export. The first export may accept connections before the
+        others do."""
         try:
             self.status()
         except AssertionError:
@@ -222,7 +223,7 @@ class Volume:
         return True
 
     def start_fails(self, *says: str | Path, timeout: float = PATIENCE) -> str:
-        """Serving must be refused, with a message that holds every string of `says`."""
+        """Serves, which must be refused with a message that contains every string of `says`."""
         process = self.sandbox.start(*self.serve_argv(), name="hemi-refused", env=self.env)
         code = process.wait(timeout)
         assert code > 0, f"exited {code}, expected a refusal:\n{process.output()}"
@@ -230,12 +231,12 @@ class Volume:
         return process.output()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Sends SIGKILL."""
         self._killed = True
         self.process.kill()
 
     def stop(self, timeout: float = PATIENCE) -> None:
-        """SIGTERM: drains, closes clean, exits 0."""
+        """Sends SIGTERM: hemi drains, closes clean and exits 0."""
         code = self.process.terminate(timeout)
         assert code == 0, f"hemi serve exited {code} after SIGTERM:\n{self.process.output()}"
 
@@ -250,7 +251,7 @@ class Volume:
         return Client(self.uri, **options)
 
     def command(self, *argv: Arg, timeout: float = COMMAND_PATIENCE) -> str:
-        """A hemi command on this volume's control socket."""
+        """Runs a hemi command on this volume's control socket."""
         return hemi(*argv, "--control", self.control, timeout=timeout)
 
     def curl(self, path: str, *options: str) -> tuple[int, str]:
@@ -271,8 +272,10 @@ class Volume:
         return int(code), body
 
     def status(self) -> dict[str, Any]:
-        """Asks the control API itself: `hemi status` gives up after ten seconds, which is a short
-        time on a busy machine, and is a process more."""
+        """Returns the control API's status.
+
+        `hemi status` gives up after ten seconds, which is short on a busy machine, and is another
+        process."""
         api = _Control(self.control)
         try:
             api.request("GET", "/v1/status", headers={"Host": "hemi"})
@@ -287,7 +290,7 @@ class Volume:
         return status
 
     def shown(self) -> str:
-        """Returns what `hemi status` shows, once hemi has the time to answer."""
+        """Returns the output of `hemi status`, once hemi has the time to answer."""
         text = ""
 
         def answered() -> bool:
@@ -301,7 +304,7 @@ class Volume:
         return text
 
     def leg_state(self, leg: int) -> str:
-        """The state of the leg in a slot; `absent` if the slot is empty."""
+        """Returns the state of the leg in a slot, or `absent` if the slot is empty."""
         for entry in self.status()["legs"]:
             if entry["leg"] == leg:
                 return str(entry["state"])
@@ -324,7 +327,7 @@ class Volume:
         )
 
     def inject(self, leg: int, *what: Arg) -> None:
-        """`inject(0, "--freeze", "2s")`."""
+        """Injects a fault, as in `inject(0, "--freeze", "2s")`."""
         self.command("inject", "--leg", leg, *what)
 
 
@@ -342,12 +345,12 @@ class _Control(http.client.HTTPConnection):
 
 
 def leg_bytes(volume_bytes: int) -> int:
-    """The size of a leg with room for the volume and its metadata."""
+    """Returns the size of a leg with room for the volume and its metadata."""
     return volume_bytes + 16 * MIB + volume_bytes // 1024
 
 
 def data_offset(volume_bytes: int, region_bytes: int | None = None) -> int:
-    """Where a leg's data area begins, computed from docs/design/disk-format.md."""
+    """Returns the offset of a leg's data area, computed from docs/design/disk-format.md."""
     if region_bytes is None:
         region_bytes = MIB
         while -(-volume_bytes // region_bytes) > 262_144 and region_bytes < GIB:
@@ -358,7 +361,7 @@ def data_offset(volume_bytes: int, region_bytes: int | None = None) -> int:
 
 
 def data_area(leg: Path, volume_bytes: int) -> bytes:
-    """A leg file's copy of the volume."""
+    """Returns a leg file's copy of the volume."""
     with leg.open("rb") as f:
         f.seek(data_offset(volume_bytes))
         data = f.read(volume_bytes)

@@ -1,18 +1,17 @@
-"""What a disk may answer, given which writes overlapped in time: the checker of the kill test.
+"""The possible contents of a disk, given the writes that overlapped: the kill test's checker.
 
-The volume is a row of units (4 KiB, or one sector). Every sector of a write says which sector
-it is and which write it came from, so that a read tells which write it saw. For each unit the
-writes are kept that could be its content: a write leaves the list once another that was sent
-after its acknowledgement is itself acknowledged. A read may see what was in the list when it
-was sent, or was sent while it ran; anything else is a loss (P1), an old value come back (P2)
-or a value never given.
+The volume is a row of units (4 KiB, or one sector). Every sector of a write holds its own number
+and the number of the write, so that a read shows the write it saw. For each unit the writes are
+kept that could be its content. A write leaves this list when another that was sent after its
+acknowledgement is itself acknowledged. A read may see the writes in the list when it was sent, and
+those sent while it ran. Anything else is a loss (P1), a stale value (P2) or a value that never
+existed.
 
-What a newer write made past may come back if hemi has to start without the ledger that it was
-served with (`lose_ledger`), until a flush that was sent after that write's acknowledgement is
-answered.
+A write that a newer one replaced may come back if hemi has to start without the ledger that it was
+served with (`lose_ledger`). A flush sent after the newer write's acknowledgement rules that out
+once it is answered.
 
-Unlike `journal`, any number of overlapping requests may be in flight.
-"""
+Unlike in `journal`, any number of overlapping requests may be in flight."""
 
 from __future__ import annotations
 
@@ -33,19 +32,19 @@ class Lost(AssertionError):
 
 
 def sector_data(number: int, write: int) -> bytes:
-    """What write `write` puts into sector `number`."""
+    """Returns the data of write `write` in sector `number`."""
     if write == ZEROS:
         return _EMPTY
     return (_HEAD.pack(number, write, _MAGIC) * _COPIES)[:SECTOR]
 
 
 def data(first_sector: int, sectors: int, write: int) -> bytes:
-    """What write `write` puts into a range."""
+    """Returns the data of write `write` in a range."""
     return b"".join(sector_data(first_sector + i, write) for i in range(sectors))
 
 
 def seen_in(number: int, sector: bytes) -> int:
-    """Which write a sector holds."""
+    """Returns the number of the write that a sector holds."""
     if sector == _EMPTY:
         return ZEROS
     got, write, magic = _HEAD.unpack_from(sector)
@@ -63,14 +62,14 @@ class Write:
     number: int
     first: int
     units: int
-    # Write-zeroes and discards put zeros; a discard may also leave what was there.
+    # Write-zeroes and discards put zeros. A discard may also leave the old content.
     zeros: bool = False
     discard: bool = False
     fua: bool = False
     acknowledged: bool = False
-    # How much had been made past when it was sent.
+    # Count of replaced contents when it was sent.
     mark: int = 0
-    # Per unit: the writes it follows, which its acknowledgement makes past.
+    # Contents of each unit that it follows, which its acknowledgement replaces.
     follows: list[list[_Held]] = field(default_factory=list)
 
     @property
@@ -80,7 +79,7 @@ class Write:
 
 @dataclass(eq=False, slots=True)
 class _Held:
-    """A possible content of one unit: one write's, or one per sector as read after a kill."""
+    """A possible content of one unit: one write's, or one for each sector as read after a kill."""
 
     value: int | tuple[int, ...]
     write: Write | None
@@ -95,12 +94,12 @@ class _Held:
 
 @dataclass(eq=False, slots=True)
 class Read:
-    """One read under way: per unit, what it may see."""
+    """One read in flight, with the contents it may see in each unit."""
 
     first: int
     units: int
     allowed: list[list[_Held]]
-    # Per unit: the length of `allowed` if nothing was in flight there when the read was sent,
+    # For each unit, the length of `allowed` if nothing was in flight there when the read was sent,
     # else 0.
     quiet: list[int]
 
@@ -114,7 +113,8 @@ class History:
         self.sectors = unit_bytes // SECTOR
         self._held: list[list[_Held]] = [[_Held(ZEROS, None)] for _ in range(units)]
         self._readers: dict[int, list[Read]] = {}
-        # Per unit: what is past and not flushed, with the count of all that was past before it.
+        # For each unit, contents replaced but not flushed, with the count of all replaced before
+        # them.
         self._unflushed: dict[int, list[tuple[int, _Held]]] = {}
         self._past = 0
         self._next = 1
@@ -129,12 +129,12 @@ class History:
         discard: bool = False,
         fua: bool = False,
     ) -> Write:
-        """A write is about to be sent."""
+        """Notes that a write is about to be sent."""
         write = Write(self._next, first, units, zeros or discard, discard, fua, mark=self._past)
         self._next += 1
         for unit in range(first, first + units):
             held = self._held[unit]
-            # A discard may do nothing, so nothing becomes past by it.
+            # A discard may do nothing, so it replaces nothing.
             write.follows.append([] if discard else [h for h in held if h.settled])
             new = _Held(write.value, write)
             held.append(new)
@@ -143,11 +143,11 @@ class History:
         return write
 
     def payload(self, write: Write) -> bytes:
-        """The bytes of a write."""
+        """Returns the bytes of a write."""
         return data(write.first * self.sectors, write.units * self.sectors, write.value)
 
     def acknowledge(self, write: Write) -> None:
-        """The server has answered a write."""
+        """Notes that the server has answered a write."""
         write.acknowledged = True
         for unit, past in enumerate(write.follows, write.first):
             if not past:
@@ -160,28 +160,28 @@ class History:
         write.follows = []
 
     def flush(self) -> int:
-        """A flush is about to be sent. Returns what `flushed` needs."""
+        """Notes that a flush is about to be sent. Returns the mark for `flushed`."""
         return self._past
 
     def flushed(self, mark: int) -> None:
-        """The server has answered a flush."""
+        """Notes that the server has answered a flush."""
         for unit in list(self._unflushed):
             self._forget(unit, mark)
 
     def lose_ledger(self) -> None:
-        """Hemi is about to start by what was flushed: writes since then may be undone."""
+        """Notes that hemi will start from flushed data, so that later writes may be undone."""
         for unit, past in self._unflushed.items():
             self._held[unit] = [held for _, held in past] + self._held[unit]
         self._unflushed.clear()
 
     def _let_go(self, unit: int, past: list[_Held]) -> None:
-        """These are no content of the unit any more, unless the ledger is lost."""
+        """Replaces contents of the unit. They may come back only if the ledger is lost."""
         gone = self._unflushed.setdefault(unit, [])
         gone.extend((self._past, held) for held in past)
         self._past += 1
 
     def _forget(self, unit: int, mark: int) -> None:
-        """What was past when `mark` was taken does not come back."""
+        """Forgets contents replaced before `mark` was taken, which cannot come back."""
         left = [(count, held) for count, held in self._unflushed.get(unit, []) if count >= mark]
         if left:
             self._unflushed[unit] = left
@@ -189,7 +189,7 @@ class History:
             self._unflushed.pop(unit, None)
 
     def read(self, first: int, units: int) -> Read:
-        """A read is about to be sent."""
+        """Notes that a read is about to be sent."""
         held = self._held[first : first + units]
         quiet = [len(h) if all(e.settled for e in h) else 0 for h in held]
         read = Read(first, units, [list(h) for h in held], quiet)
@@ -198,7 +198,7 @@ class History:
         return read
 
     def answer(self, read: Read, content: bytes | None) -> None:
-        """A read was answered, or (`None`) will never be."""
+        """Checks a read's answer, or notes (`None`) that it will never be answered."""
         for unit in range(read.first, read.first + read.units):
             readers = self._readers[unit]
             readers.remove(read)
@@ -211,18 +211,20 @@ class History:
             seen = self._check(
                 unit, content[i * self.unit_bytes : (i + 1) * self.unit_bytes], allowed
             )
-            # Nothing was in flight nor has been sent since: what was read is what is there.
+            # Nothing was in flight nor has been sent since, so the read shows the content.
             if 1 < len(allowed) == read.quiet[i] and self._held[unit] == allowed:
                 self._let_go(unit, allowed)
                 self._held[unit] = [_Held(seen, None)]
 
     def forget_reads(self) -> None:
-        """No read is under way any more."""
+        """Forgets all reads in flight."""
         self._readers.clear()
 
     def check(self, first: int, content: bytes, *, settle: bool = False) -> None:
-        """Checks content read while nothing is in flight; `settle`: it must stay from now on
-        (after a kill, when what was in flight has either happened or not)."""
+        """Checks content read while nothing is in flight.
+
+        With `settle` it must stay from now on, as after a kill, when each write in flight has
+        either happened or not."""
         for i in range(len(content) // self.unit_bytes):
             unit = first + i
             held = self._held[unit]
@@ -232,7 +234,7 @@ class History:
                 self._held[unit] = [_Held(seen, None)]
 
     def uncertain(self) -> int:
-        """Units that may hold one of several writes."""
+        """Returns the number of units that may hold one of several writes."""
         return sum(len(held) > 1 for held in self._held)
 
     def _check(self, unit: int, content: bytes, allowed: list[_Held]) -> int | tuple[int, ...]:

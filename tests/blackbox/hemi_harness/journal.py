@@ -1,9 +1,8 @@
-"""A client that remembers what was acknowledged, across kills of the server.
+"""A client that remembers acknowledged writes across kills of the server.
 
-Every 512-byte sector written says which sector it is and which write it came from, so that a
-read tells which write it saw. A read must see a write no older than the last one acknowledged
-before the read was sent, and none that was never sent (P1, P2).
-"""
+Every 512-byte sector written holds its own number and the number of the write, so that a read shows
+the write it saw. A read must see a write no older than the last one acknowledged before the read
+was sent, and none that was never sent (P1, P2)."""
 
 from __future__ import annotations
 
@@ -29,13 +28,13 @@ def _sector(number: int, sequence: int) -> bytes:
 
 
 def block_data(block: int, sequence: int, size: int) -> bytes:
-    """What write `sequence` puts into block `block`."""
+    """Returns the data of write `sequence` in block `block`."""
     first = block * (size // SECTOR)
     return b"".join(_sector(first + i, sequence) for i in range(size // SECTOR))
 
 
 def sequences(block: int, data: bytes) -> list[int]:
-    """Which write each sector of a block holds (0: none yet); fails on anything else."""
+    """Returns the write that each sector of a block holds (0: none yet). Fails on other content."""
     found = []
     per_block = len(data) // SECTOR
     for i in range(per_block):
@@ -67,9 +66,8 @@ class _Pending:
 class Journal:
     """Writes blocks at random, `depth` at once, and checks everything it reads.
 
-    There is never more than one write in flight to a block, so that what may be read is
-    known exactly.
-    """
+    At most one write is in flight to a block, so that the allowed content of reads is known
+    exactly."""
 
     def __init__(
         self,
@@ -93,7 +91,7 @@ class Journal:
         self.offset = offset
         self.connections = connections
         self.random = random.Random(seed)
-        # Per block: the last acknowledged write and the last one sent.
+        # For each block, the last acknowledged write and the last one sent.
         self.acknowledged: dict[int, int] = {}
         self.sent: dict[int, int] = {}
         self._next = 1
@@ -124,8 +122,10 @@ class Journal:
         at: Mapping[int, Callable[[], object]] | None = None,
         stall_limit: float = PATIENCE,
     ) -> bool:
-        """Runs until `operations` writes more are acknowledged, calling each action of `at`
-        after so many of them. Returns false if the server went away meanwhile."""
+        """Runs until `operations` more writes are acknowledged. Returns false if the server goes
+        away.
+
+        Calls each action of `at` after that many of these writes."""
         if not self._handles:
             self.connect()
         start = self.writes_acknowledged
@@ -143,7 +143,7 @@ class Journal:
         return True
 
     def verify(self) -> None:
-        """Reads every block ever written; what is read becomes what must stay."""
+        """Reads every block ever written. From then on the blocks must keep this content."""
         if not self._handles:
             self.connect()
         handle = self._handles[0]
@@ -163,8 +163,8 @@ class Journal:
             self._check(block, data, self.acknowledged.get(block, 0), self.sent[block])
 
     def settle(self) -> None:
-        """After a kill: verifies, then rewrites what was torn, so that a further round can
-        tell blocks apart again."""
+        """Verifies after a kill, then rewrites torn blocks, so that the next round can tell blocks
+        apart."""
         self.verify()
         handle = self._handles[0]
         for block, highest in self.sent.items():

@@ -1,4 +1,4 @@
-"""An export as a block device, by nbdfuse and a loop device, with a file system on it."""
+"""An export as a block device, through nbdfuse and a loop device, with a file system on it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FuseDisk:
             subprocess.run(["fusermount3", "-u", "-z", str(self.directory)], capture_output=True)
 
     def close(self) -> None:
-        """Gives the loop device and the file back."""
+        """Releases the loop device and the file."""
         detach_loop(self.device, self.file)
         wait_until("the loop device is gone", lambda: not self._attached())
         run("fusermount3", "-u", self.directory)
@@ -68,10 +68,9 @@ class FileSystem:
         return self._point
 
     def unmount(self) -> None:
-        """Unmounts, and waits until the file system has let go of the device.
+        """Unmounts, and waits until the file system has released the device.
 
-        A mount namespace made meanwhile holds copies of all mounts until it ends.
-        """
+        A mount namespace created meanwhile holds copies of all mounts until it ends."""
         assert self._point is not None
         run("umount", self._point)
         wait_until("the device is free", self._is_free, timeout=120)
@@ -86,12 +85,12 @@ class FileSystem:
         return True
 
     def abandon(self) -> None:
-        """Lets go of a mount whose device has failed."""
+        """Detaches a mount whose device has failed."""
         assert self._point is not None
         unmount(self._point)
 
     def check(self) -> str:
-        """Fails unless the unmounted file system is clean, without repairing anything."""
+        """Fails unless the unmounted file system is clean. Repairs nothing."""
         if self.kind == "ext4":
             return run("e2fsck", "-f", "-n", self.device, timeout=300)
         return run("xfs_repair", "-n", self.device, timeout=300)
@@ -124,7 +123,7 @@ class FileTree:
                 del self.sums[name]
 
     def check(self, root: Path) -> None:
-        """Fails unless exactly these files are there, with their content."""
+        """Fails unless exactly these files exist with their content."""
         found = {
             str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in root.rglob("f*")

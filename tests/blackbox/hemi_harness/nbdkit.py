@@ -12,9 +12,8 @@ from .sandbox import PATIENCE, Arg, Process, Sandbox, answers, wait_until
 class Nbdkit:
     """An nbdkit server on a unix socket.
 
-    `delay_ms` adds to every request; the pause and error filters are always there and idle
-    until used. `plugin` is `file` (the argument `path`) or `memory` (the argument `size`).
-    """
+    `delay_ms` adds to every request. The pause and error filters are always present and idle until
+    used. `plugin` is `file` (the argument `path`) or `memory` (the argument `size`)."""
 
     def __init__(
         self,
@@ -28,7 +27,7 @@ class Nbdkit:
         extra: tuple[Arg, ...] = (),
     ) -> None:
         self._sandbox = sandbox
-        # A connection has threads of its own; the pause filter has one throughout.
+        # A connection has threads of its own, and the pause filter has one throughout.
         self._idle_threads = 2 if filters else 1
         self.socket = sandbox.path("nbdkit.sock")
         self._pause_socket = sandbox.path("pause.sock")
@@ -57,7 +56,7 @@ class Nbdkit:
         return f"nbd+unix:///?socket={self.socket}"
 
     def start(self) -> None:
-        """Starts (again, after `kill`) on the same socket."""
+        """Starts nbdkit (again, after `kill`) on the same socket."""
         self.socket.unlink(missing_ok=True)
         self._pause_socket.unlink(missing_ok=True)
         self.process = self._sandbox.start(*self._argv, name="nbdkit")
@@ -69,19 +68,20 @@ class Nbdkit:
         wait_until("nbdkit answers", ready)
 
     def kill(self) -> None:
-        """Ends at once, as a remote host that lost power."""
+        """Kills it at once, like a remote host that loses power."""
         self.process.kill()
         self.socket.unlink(missing_ok=True)
 
     def pause(self) -> None:
-        """Requests stop being answered; those in progress finish first."""
+        """Stops answering requests. Those in progress finish first."""
         got = self._control(b"p")
         assert got == b"P", f"nbdkit's pause filter answered {got!r} to a pause"
 
     def resume(self) -> None:
-        """Requests are answered again. A server whose client has vanished meanwhile may die in
-        this moment, when it answers that client (see `forget_client`): that ends the pause too,
-        and it is not started again here."""
+        """Answers requests again.
+
+        A server whose client has vanished meanwhile may die when it answers that client (see
+        `forget_client`). That ends the pause too, and the server is not started again here."""
         try:
             got = self._control(b"r")
         except OSError:
@@ -90,19 +90,20 @@ class Nbdkit:
             wait_until("nbdkit has died instead of going on", lambda: not self.process.running)
 
     def ensure(self) -> None:
-        """Starts it again if it has died by itself, see `forget_client`."""
+        """Starts it again if it has died by itself (see `forget_client`)."""
         if not self.process.running:
             self.start()
 
     def forget_client(self) -> None:
-        """After its client was killed: waits until it has ended that connection (which it does
-        not while paused or stopped), and starts it again if it died of that: nbdkit 1.32 can
-        fail an assertion when a client goes while its replies wait."""
+        """Waits after a kill of the client until that connection has ended.
+
+        A paused or stopped server does not end it. nbdkit 1.32 can fail an assertion when a client
+        goes while its replies wait, so it is started again if it died."""
 
         def settled() -> bool:
             if not self.process.running:
                 return True
-            # A server that is dying has few threads too, but greets nobody.
+            # A dying server has few threads too, but greets nobody.
             return self._threads() <= self._idle_threads and greets(self.socket)
 
         wait_until("nbdkit has ended its connections", settled)
@@ -115,21 +116,21 @@ class Nbdkit:
             return 0
 
     def stop(self) -> None:
-        """SIGSTOP: the whole process freezes, sockets stay open. Returns when it is frozen."""
+        """Freezes the whole process with SIGSTOP. Sockets stay open. Returns when it is frozen."""
         self.process.freeze()
 
     def cont(self) -> None:
         self.process.signal(signal.SIGCONT)
 
     def fail(self, failing: bool = True) -> None:
-        """Every request fails with EIO while `failing`."""
+        """Makes every request fail with EIO while `failing`."""
         if failing:
             self._error_file.touch()
         else:
             self._error_file.unlink(missing_ok=True)
 
     def _control(self, request: bytes) -> bytes:
-        """What the pause filter answers; nothing if the server dies."""
+        """Returns the pause filter's answer, or nothing if the server dies."""
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(PATIENCE)
             s.connect(str(self._pause_socket))
@@ -138,7 +139,7 @@ class Nbdkit:
 
 
 def greets(path: Path) -> bool:
-    """Whether an NBD server on a unix socket begins the handshake."""
+    """Returns true if an NBD server on a unix socket begins the handshake."""
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(5)
         try:

@@ -1,4 +1,4 @@
-"""Shell blocks of a Markdown page: the commands it shows and what it says they print."""
+"""Shell blocks of a Markdown page: its commands and the output that it shows for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Command:
     # Line of its block on the page, from 1.
     line: int
     text: str
-    # Lines shown below it; empty if the page shows none.
+    # Lines shown below it. Empty if the page shows none.
     output: tuple[str, ...]
 
     @property
@@ -29,9 +29,10 @@ class Command:
 
 
 def commands(page: Path, name: str, prompts: tuple[str, ...] = ("$ ",)) -> list[Command]:
-    """Every command of a page's shell blocks, in order: fences of a shell, indented blocks.
+    """Returns every command of a page's shell blocks in order: fences of a shell, and indented
+    blocks.
 
-    `prompts`: what a line with a command begins with. `("$ ", "# ")` if the page has a root's, too.
+    `prompts` are the beginnings of a command's line, `("$ ", "# ")` if the page also has root's.
     """
     found: list[Command] = []
     for token in MarkdownIt("commonmark").parse(page.read_text()):
@@ -45,7 +46,7 @@ def commands(page: Path, name: str, prompts: tuple[str, ...] = ("$ ",)) -> list[
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """The contents of a page's fences in one language."""
+    """Returns the contents of a page's fences in one language."""
     return [
         token.content
         for token in MarkdownIt("commonmark").parse(page.read_text())
@@ -54,11 +55,10 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def _split(content: str, marks: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The commands of a block, each with the output below it.
+    """Yields the commands of a block, each with the output below it.
 
-    Where no line begins with a prompt, each line is a command, unless it is a comment. A line
-    that ends in a backslash goes on with the next.
-    """
+    If no line begins with a prompt, each line is a command, unless it is a comment. A line that
+    ends in a backslash continues on the next."""
     prompts = any(line.startswith(marks) for line in content.splitlines())
     command: list[str] = []
     output: list[str] = []
@@ -87,27 +87,28 @@ _PLACEHOLDERS = (
     (r"\b\d{4}-\d\d-\d\dT[\d:.]+Z", "<date>"),
     (r"\b\d+(\.\d+)? ?(B|bytes|[KMGTP]i?B)(?![\w/])", "<size>"),
     (r"\b\d+(\.\d+)? ?(ns|us|µs|ms|s|min|h|d)\b", "<time>"),
-    # A leg's file system or drive decides it.
+    # Depends on the file system or drive of a leg.
     (r"\bblocks of \d+", "blocks of <n>"),
     # Counts of requests in `hemi status`.
     (r"^(read|write|zero|flush) +\d+", r"\1 <n>"),
-    # Of latencies there may be none in the last ten seconds; of freezes any number.
+    # There may be no latencies in the last ten seconds, and any number of freezes.
     (r"\b\d+, longest <time>", "<time>"),
     (r"(?<!\S)-(?!\S)", "<time>"),
-    # In a table, columns are as wide as what is in them.
+    # The columns of a table are as wide as their content.
     (r" +", " "),
 )
 
 
 def stable(line: str) -> str:
-    """A line without what differs from run to run: ids, dates, sizes, times, counts."""
+    """Returns a line without parts that differ from run to run: ids, dates, sizes, times,
+    counts."""
     for pattern, placeholder in _PLACEHOLDERS:
         line = re.sub(pattern, placeholder, line)
     return line.strip()
 
 
 def matches(shown: tuple[str, ...], printed: str) -> bool:
-    """Whether a command printed what its page shows, but for what differs from run to run.
+    """Returns true if a command printed what its page shows, except for parts that differ each run.
 
     A line that is an ellipsis stands for any number of lines.
     """

@@ -1,4 +1,4 @@
-"""A directory, the processes and mounts made in it, and their certain end."""
+"""A directory with the processes and mounts made in it, all of which end reliably."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PR_SET_PDEATHSIG = 1
 
 Arg = str | Path | int | float
 
-# Longest a test waits for what should come, in seconds: far more than it takes on any machine, so
-# that only a hang is cut short.
+# Longest wait of a test in seconds. It is far more than needed on any machine, so that it ends only
+# a hang.
 PATIENCE = 120.0
 # The same for a command that may have much to do.
 COMMAND_PATIENCE = 300.0
@@ -46,7 +46,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """Runs a command that must succeed; its standard output. Fails with all it printed."""
+    """Runs a command that must succeed. Returns its standard output, and fails with all output."""
     code, out, err = _run(argv, timeout, stdin, env, cwd)
     if code != 0:
         line = " ".join(_strings(argv))
@@ -57,7 +57,7 @@ def run(
 def run_fails(
     *argv: Arg, timeout: float = COMMAND_PATIENCE, env: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Runs a command that must fail by its own exit code; the code and all it printed."""
+    """Runs a command that must fail by its own exit code. Returns the code and all output."""
     code, out, err = _run(argv, timeout, None, env, None)
     line = " ".join(_strings(argv))
     assert code != 0, f"`{line}` was expected to fail but succeeded:\n{out}{err}"
@@ -68,7 +68,7 @@ def run_fails(
 def run_any(
     *argv: Arg, timeout: float = COMMAND_PATIENCE, env: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
-    """Runs a command that may fail; its exit code, standard output and standard error."""
+    """Runs a command that may fail. Returns its exit code, standard output and standard error."""
     return _run(argv, timeout, None, env, None)
 
 
@@ -105,7 +105,7 @@ def _run(
 
 
 def wait_until(what: str, condition: Callable[[], bool], timeout: float = PATIENCE) -> None:
-    """Polls until `condition` holds; fails naming `what` after `timeout` seconds."""
+    """Polls until `condition` holds. Fails naming `what` after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
@@ -114,7 +114,7 @@ def wait_until(what: str, condition: Callable[[], bool], timeout: float = PATIEN
 
 
 class Process:
-    """A child that runs beside the test; its output goes to a file."""
+    """A child that runs beside the test. Its output goes to a file."""
 
     def __init__(
         self, argv: Sequence[Arg], log: Path, env: Mapping[str, str] | None = None
@@ -128,7 +128,7 @@ class Process:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=out,
-                    # What hemi keeps over restarts stays with the test.
+                    # State that hemi keeps over restarts stays with the test.
                     env={**os.environ, "STATE_DIRECTORY": str(log.parent / "state"), **(env or {})},
                     preexec_fn=_die_with_parent,
                 )
@@ -161,7 +161,7 @@ class Process:
         self._popen.send_signal(number)
 
     def freeze(self) -> None:
-        """SIGSTOP; returns once every thread stands still. Until then some go on."""
+        """Sends SIGSTOP. Returns once every thread has stopped, since some go on until then."""
         self.signal(signal.SIGSTOP)
         wait_until(f"`{self.argv[0]}` stands still", self._stands)
 
@@ -171,7 +171,7 @@ class Process:
         return all(state == "T" for state in states)
 
     def kill(self) -> None:
-        """SIGKILL, now, and reaps."""
+        """Sends SIGKILL and reaps the process."""
         if self.running:
             # A stopped process dies from SIGKILL as well.
             self._popen.kill()
@@ -186,18 +186,18 @@ class Process:
             ) from None
 
     def terminate(self, timeout: float = PATIENCE) -> int:
-        """SIGTERM and waits; the exit code."""
+        """Sends SIGTERM and waits. Returns the exit code."""
         if self.running:
             self._popen.terminate()
         return self.wait(timeout)
 
     def cpu_seconds(self) -> float:
-        """User and system time used so far."""
+        """Returns the user and system time used so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def peak_memory(self) -> int:
-        """Highest resident memory so far, in bytes."""
+        """Returns the highest resident memory so far, in bytes."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
@@ -205,10 +205,10 @@ class Process:
 
 
 class Sandbox:
-    """Owns a directory and everything started in it. Use as a context manager."""
+    """Owns a directory and everything started in it. Use it as a context manager."""
 
     def __init__(self, parent: Path | None = None) -> None:
-        # Short, because the path of a unix socket may have at most 107 bytes.
+        # Short, because the path of a unix socket is limited to 107 bytes.
         base = parent or Path(os.environ.get("HEMI_TEST_DIR", tempfile.gettempdir()))
         self.dir = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
         (self.dir / _OWNER).write_text(str(os.getpid()))
@@ -236,7 +236,7 @@ class Sandbox:
         self._stack.callback(action)
 
     def path(self, name: str) -> Path:
-        """A path in the sandbox that no earlier call has returned."""
+        """Returns a path in the sandbox that no earlier call has returned."""
         count = self._names.get(name, 0)
         self._names[name] = count + 1
         if count == 0:
@@ -253,20 +253,20 @@ class Sandbox:
         return process
 
     def file(self, name: str, size: int) -> Path:
-        """A new sparse file of `size` bytes."""
+        """Creates a sparse file of `size` bytes."""
         path = self.path(name)
         with path.open("wb") as f:
             f.truncate(size)
         return path
 
     def directory_in(self, parent: Path) -> Path:
-        """A new directory somewhere else, which goes with the sandbox."""
+        """Creates a directory elsewhere that is removed with the sandbox."""
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         self.defer(lambda: shutil.rmtree(path, ignore_errors=True))
         return path
 
     def mount_tmpfs(self, size: int) -> Path:
-        """A tmpfs of `size` bytes."""
+        """Mounts a tmpfs of `size` bytes."""
         point = self.path("tmpfs")
         point.mkdir()
         run("mount", "-t", "tmpfs", "-o", f"size={size}", "hemi-test", point)
@@ -274,7 +274,8 @@ class Sandbox:
         return point
 
     def loop(self, backing: Path, *options: Arg) -> Path:
-        """A loop device on `backing`, with O_DIRECT so that no second cache lies between."""
+        """Attaches a loop device to `backing`, with O_DIRECT so that no second cache lies
+        between."""
         device = Path(
             run("losetup", "--find", "--show", "--direct-io=on", *options, backing).strip()
         )
@@ -291,8 +292,9 @@ class Sandbox:
 
 
 def sweep(parent: Path | None = None) -> None:
-    """Ends what sandboxes of processes that were killed have left: mounts, loop devices,
-    files. (Their children have died with them.)"""
+    """Cleans up after sandboxes of killed processes: mounts, loop devices, files.
+
+    Their children have died with them."""
     base = parent or Path(os.environ.get("HEMI_TEST_DIR", tempfile.gettempdir()))
     for directory in base.glob(f"{_PREFIX}*"):
         owner = directory / _OWNER
@@ -314,7 +316,7 @@ def sweep(parent: Path | None = None) -> None:
 
 
 def unmount(point: Path) -> None:
-    """Unmounts if mounted; lazily if it must."""
+    """Unmounts if mounted, lazily if necessary."""
     if os.path.ismount(point):
         plain = subprocess.run(["umount", str(point)], capture_output=True)
         if plain.returncode != 0:
@@ -322,8 +324,9 @@ def unmount(point: Path) -> None:
 
 
 def detach_loop(device: Path, backing: Path) -> None:
-    """Detaches a loop device if it is still attached to `backing`: a number that was given back
-    may be another test's by now."""
+    """Detaches a loop device if it is still attached to `backing`.
+
+    A released number may be another test's by now."""
     with contextlib.suppress(OSError):
         attached = Path(f"/sys/block/{device.name}/loop/backing_file").read_text()
         if attached.removesuffix("\n").removesuffix(" (deleted)") == str(backing):
@@ -339,7 +342,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that was free a moment ago."""
+    """Returns a TCP port of the loopback interface that was free a moment ago."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port: int = s.getsockname()[1]
@@ -347,7 +350,7 @@ def free_port() -> int:
 
 
 def answers(path: Path) -> bool:
-    """Whether something accepts connections on a unix socket."""
+    """Returns true if something accepts connections on a unix socket."""
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(5)
         try:

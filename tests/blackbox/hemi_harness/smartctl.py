@@ -1,4 +1,4 @@
-"""A `smartctl` made for tests, which hemi finds before any other."""
+"""A fake `smartctl` for tests, which hemi finds before any other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY_MS = 86_400_000
 
 
 class Smartctl:
-    """The program, the directory of its volumes' state, and a note of each of its calls."""
+    """The program, the directory of its volumes' state, and a log of its calls."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -53,7 +53,8 @@ class Smartctl:
         return self.calls.read_text() if self.calls.exists() else ""
 
     def has_watched(self, now_ms: int) -> None:
-        """Makes it so that the drive was watched for 60 days: a percent in 20 days."""
+        """Pretends that the drive was watched for 60 days, in which it used a percent every 20
+        days."""
         (path,) = self.state.glob("*.drives.json")
         kept = json.loads(path.read_text())
         kept["drives"]["MADE1"]["moments"] = [

@@ -1,9 +1,8 @@
-"""A shell on a machine of its own making, in which a page's commands run as they stand.
+"""A shell in a private environment, in which a page's commands run as they stand.
 
-The shell has its own mounts, network and process ids: /dev, /etc, /run, /mnt and /srv are
-private, so that `/dev/sdb` may be a small loop device and `/etc/hemi/db.toml` a file of the
-test. Nothing of it is seen outside, and all of it ends with the sandbox. Needs root.
-"""
+The shell has its own mounts, network and process ids. /dev, /etc, /run, /mnt and /srv are private,
+so that `/dev/sdb` may be a small loop device and `/etc/hemi/db.toml` a file of the test. Nothing of
+it is seen outside, and all of it ends with the sandbox. Needs root."""
 
 from __future__ import annotations
 
@@ -20,17 +19,17 @@ from .sandbox import Sandbox, detach_loop, run, wait_until
 
 _SCRIPT = Path(__file__).with_name("stage.sh")
 _UNSHARE = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child")
-# Longer than anything a page shows takes on a machine that stalls: ends what would wait for ever.
+# Longer than any command of a page takes on a machine that stalls. Ends waits without end.
 LIMIT = 240.0
 
-# Sizes in bytes: of all that devices and files may come to, and of /srv, which is sparse.
+# Limits in bytes: of all devices and files, and of /srv, which is sparse.
 _MEMORY = 1 << 30
 _SRV = 4 << 30
 
 
 @functools.cache
 def unavailable() -> str | None:
-    """Why there can be no stage here; `None` if there can."""
+    """Returns the reason why there can be no stage here, or `None` if there can."""
     if os.geteuid() != 0:
         return "needs root, for mounts and devices of its own"
     tried = subprocess.run([*_UNSHARE, "true"], capture_output=True, text=True)
@@ -50,7 +49,7 @@ class Ended:
 
 
 class Stage:
-    """A shell; its commands share directory, variables and background jobs."""
+    """A shell whose commands share directory, variables and background jobs."""
 
     def __init__(
         self,
@@ -59,10 +58,11 @@ class Stage:
         devices: Mapping[str, int] | None = None,
         hosts: Mapping[str, str] | None = None,
     ) -> None:
-        """`devices`: the size in bytes of each block device below /dev, all zeros.
-        `hosts`: the address of each name."""
+        """Takes the size in bytes of each block device below /dev, and the address of each host.
+
+        The devices are all zeros."""
         self.sandbox = sandbox
-        # Short: sockets may be made below it.
+        # Short, since sockets may be created below it.
         self.dir = sandbox.path("st")
         for name in ("bin", "home"):
             (self.dir / name).mkdir(parents=True)
@@ -83,20 +83,20 @@ class Stage:
         entries = [f"{address} {name}\n" for name, address in (hosts or {}).items()]
         (self.dir / "hosts").write_text("".join(entries))
         os.mkfifo(self.dir / "asked")
-        # For reading as well, so that it opens before the shell does.
+        # Opened for reading as well, so that it opens before the shell does.
         self._asked = os.open(self.dir / "asked", os.O_RDWR)
         sandbox.defer(lambda: os.close(self._asked))
         self._count = 0
         self._process = sandbox.start(*_UNSHARE, "bash", _SCRIPT, self.dir, name="stage")
 
     def _device(self, name: str, size: int) -> Path:
-        """A loop device of so many zeros."""
+        """Returns a loop device of `size` zero bytes."""
         backing = self._memory / f"{name}.img"
         with backing.open("wb") as f:
             f.truncate(size)
         device = Path(run("losetup", "--find", "--show", backing).strip())
         self.sandbox.defer(lambda: detach_loop(device, backing))
-        # While it is open nobody else can detach it, and its number stays this one's.
+        # While it is open nobody else can detach it, so its number stays the same.
         held = os.open(device, os.O_RDONLY)
         self.sandbox.defer(lambda: os.close(held))
         return device
@@ -107,13 +107,13 @@ class Stage:
         return self._ended(number, command, limit)
 
     def must(self, command: str, limit: float = LIMIT) -> str:
-        """Runs a command that must succeed; all it printed."""
+        """Runs a command that must succeed. Returns its output."""
         ended = self.run(command, limit)
         assert ended.code == 0, f"`{command}` exited {ended.code}:\n{ended.output}"
         return ended.output
 
     def until(self, what: str, command: str) -> None:
-        """Runs a command again and again until it succeeds."""
+        """Repeats a command until it succeeds."""
         wait_until(what, lambda: self.run(command).code == 0, LIMIT)
 
     def start(self, command: str) -> Background:
@@ -159,10 +159,10 @@ class Background:
         return self._log.read_text(errors="replace")
 
     def wait_output(self, pattern: str) -> None:
-        """Waits until it has printed something; fails if it ends before."""
+        """Waits until it has printed a match of `pattern`. Fails if it ends before."""
 
         def printed() -> bool:
-            # Asked first: what it printed before it ended counts.
+            # Checked first, so that output from before its end counts.
             running = self._stage.run(f"kill -0 {self._pid}").code == 0
             if re.search(pattern, self.output()):
                 return True

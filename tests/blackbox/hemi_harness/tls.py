@@ -11,15 +11,15 @@ from .sandbox import Sandbox, run
 
 @dataclass(frozen=True)
 class Certificates:
-    """An authority, a server certificate for localhost, and client directories as libnbd
-    and qemu expect them."""
+    """An authority, a server certificate for localhost, and clients' directories for libnbd and
+    qemu."""
 
     authority: Path
     authority_key: Path
     server_certificate: Path
     server_key: Path
-    # With a client certificate of the authority, for client.example; with another, for
-    # reader.example; without one; of another authority.
+    # Directories with a certificate of the authority for client.example, with one for
+    # reader.example, without a certificate, and with one of another authority.
     client: Path
     reader: Path
     anonymous: Path
@@ -106,7 +106,7 @@ def make(box: Sandbox) -> Certificates:
 
 
 def serve(box: Sandbox, certificates: Certificates, backing: Path) -> Nbdkit:
-    """A file behind nbdkit, for clients with a certificate of the authority's alone."""
+    """Serves a file with nbdkit to clients with a certificate of the authority only."""
     pki = box.path("server-pki")
     pki.mkdir()
     for name, source in (

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 
 def kernel_arguments(memory: str) -> list[str]:
-    """Has the kernel take so much memory, the host's root as its own, and our output as console.
+    """Returns arguments for a kernel with this memory, the host's root, and our output as console.
 
-    It hands what it does not know to init, as environment.
-    """
+    The kernel passes unknown arguments to init as environment variables."""
     return [
         f"mem={memory}",
         "root=/dev/root",

@@ -16,7 +16,7 @@ from .client import Client, NbdError
 from .history import History, Read, Write
 from .sandbox import wait_until
 
-# What libnbd reports of requests whose connection ended.
+# libnbd's errors for requests whose connection ended.
 _GONE = {errno.ENOTCONN, errno.ESHUTDOWN, errno.ECONNRESET, errno.EPIPE}
 _VERIFY_BYTES = 1 << 20
 STALL_LIMIT = 120.0
@@ -24,11 +24,11 @@ STALL_LIMIT = 120.0
 
 @dataclass(frozen=True)
 class Mix:
-    """What a load sends: weights of the kinds, and how requests are sized and placed."""
+    """The parameters of a load: weights of the kinds, and sizes and places of requests."""
 
     connections: int = 1
     depth: int = 16
-    # Most units of one request; sizes are spread evenly over the powers of two up to it.
+    # Largest size of a request in units. Sizes are uniform over the powers of two up to it.
     units_max: int = 16
     # Share of requests that go to the first sixteenth of the volume.
     hot: float = 0.5
@@ -41,7 +41,7 @@ class Mix:
 
     @staticmethod
     def drawn(rng: random.Random, units_max: int) -> Mix:
-        """A mix drawn at random."""
+        """Draws a mix at random."""
         return Mix(
             connections=rng.randint(1, 4),
             depth=rng.choice([1, 4, 16, 64]),
@@ -54,7 +54,7 @@ class Mix:
 
 
 class VerifyingLoad:
-    """Sends a mix at random and checks every read, until it is stopped or the server dies."""
+    """Sends a mix at random and checks every read, until the server dies."""
 
     def __init__(self, uri: str, history: History) -> None:
         self.uri = uri
@@ -63,7 +63,7 @@ class VerifyingLoad:
         self.flushes = 0
         self._handles: list[Any] = []
         self._done: list[tuple[Write | Read | int, bytearray | None, int, str]] = []
-        # By length. libnbd 1.14 never lets go of a buffer it was given, so they are used again.
+        # Buffers by length. libnbd 1.14 never releases a buffer it was given, so they are reused.
         self._free: dict[int, list[bytearray]] = {}
 
     def connect(self, mix: Mix) -> None:
@@ -71,8 +71,10 @@ class VerifyingLoad:
         self._handles = [_connect(self.uri) for _ in range(mix.connections)]
 
     def run(self, mix: Mix, rng: random.Random, alive: Callable[[], bool]) -> None:
-        """Loads the server until it is dead. Fails on a wrong answer, on an error, and if
-        nothing at all is answered for `STALL_LIMIT` although it lives."""
+        """Loads the server until it is dead.
+
+        Fails on a wrong answer, on an error, and if nothing is answered for `STALL_LIMIT` although
+        the server lives."""
         handles, self._handles = self._handles, []
         pending = [0] * len(handles)
         last = time.monotonic()
@@ -91,12 +93,13 @@ class VerifyingLoad:
                 )
         self._finish(alive)
         if alive():
-            # The kill may just not have been seen yet. A server that lives on fails this.
+            # The kill may not have been noticed yet. A server that lives on fails this.
             wait_until("the server that closed all connections is dead", lambda: not alive())
 
     def verify(self) -> None:
-        """Reads the whole volume after a restart: it must be what some order of the requests
-        allows, and must stay so."""
+        """Reads the whole volume after a restart.
+
+        Its content must be the result of some order of the requests, and must stay."""
         self.history.forget_reads()
         handle = _connect(self.uri)
         unit = self.history.unit_bytes
@@ -127,7 +130,7 @@ class VerifyingLoad:
     def _send(
         self, handle: Any, index: int, mix: Mix, rng: random.Random, pending: list[int]
     ) -> bool:
-        """Sends one request; false if the connection turned out dead."""
+        """Sends one request. Returns false if the connection turned out dead."""
         history, unit = self.history, self.history.unit_bytes
         kind = rng.choices(
             ("read", "write", "zero", "discard", "flush"),
@@ -137,11 +140,11 @@ class VerifyingLoad:
         span = history.units // 16 if rng.random() < mix.hot else history.units
         first = rng.randrange(span - units + 1)
         fua = nbd.CMD_FLAG_FUA if rng.random() < mix.fua else 0
-        # Of a flush: what is past as it is sent.
+        # For a flush: the mark when it is sent.
         request: Write | Read | int = history.flush()
         buffer: bytearray | None = None
-        # What is told to the history before it is sent may have happened, even if sending
-        # fails half-way.
+        # A request that was told to the history may have happened, even if sending it failed
+        # half-way.
         if kind == "read":
             request, buffer = history.read(first, units), self._buffer(units * unit)
         elif kind == "write":

@@ -1,8 +1,7 @@
-"""A virtual machine and its monitor in one: a guest's memory and queue, and a vhost-user front end.
+"""A virtual machine and its monitor: a guest's memory and queue, and a vhost-user front end.
 
 It does what a guest's driver does, and keeps what a monitor keeps over a restart of hemi: memory,
-queue and inflight region. Everything in them can be written to as a hostile guest would.
-"""
+queue and inflight region. Tests can write to all of these as a hostile guest would."""
 
 from __future__ import annotations
 
@@ -38,18 +37,18 @@ OK, FAILED, UNSUPPORTED = 0, 1, 2
 NEXT, WRITABLE, INDIRECT_TABLE = 1, 2, 4
 
 MEMORY = 16 << 20
-# The guest has its memory here, and the monitor there.
+# The guest's address of its memory, and the monitor's.
 GUEST = 0x4000_0000
 MONITOR = 0x7F00_0000_0000
 SIZE = 64
 DESCRIPTORS, AVAILABLE, USED = 0x0000, 0x1000, 0x2000
-# Each descriptor that a request may begin at has a place for its header, its table and its payload.
+# Each possible first descriptor of a request has a place for its header, table and payload.
 HEADERS, TABLES, PAYLOAD = 0x4000, 0x10000, 0x100000
 PAYLOAD_BYTES = 128 << 10
 
 
 class HungUp(Exception):
-    """Hemi has ended the connection."""
+    """hemi has ended the connection."""
 
 
 @dataclass
@@ -64,7 +63,7 @@ class Request:
 
 
 class Machine:
-    """A machine with one disk; `connect` as often as hemi is started."""
+    """A machine with one disk. It can `connect` each time hemi is started."""
 
     def __init__(self, path: Path, *, features: int = EVENT_INDEX | INDIRECT) -> None:
         self.path = path
@@ -89,7 +88,7 @@ class Machine:
         if self.inflight:
             os.close(self.inflight[0])
 
-    # The monitor.
+    # Methods of the monitor.
 
     def disconnect(self) -> None:
         if self.socket:
@@ -97,14 +96,14 @@ class Machine:
             self.socket = None
 
     def dial(self) -> None:
-        """Connects, and says nothing."""
+        """Connects without sending a message."""
         self.disconnect()
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(PATIENCE)
         self.socket.connect(str(self.path))
 
     def say(self, code: int, body: bytes = b"", *files: int, ack: bool = True) -> None:
-        """Sends a message, and waits until it is taken in, if `ack`."""
+        """Sends a message. With `ack` it waits until hemi has processed it."""
         flags = 1 | (NEED_REPLY if ack else 0)
         self.send(struct.pack("<III", code, flags, len(body)), body, *files)
         if ack:
@@ -137,7 +136,7 @@ class Machine:
         return body
 
     def negotiate(self) -> None:
-        """Connects, and says everything up to the queue."""
+        """Connects and negotiates everything up to the queue."""
         self.dial()
         (offered,) = struct.unpack("<Q", self.ask(GET_FEATURES))
         assert self.features & ~offered == 0
@@ -148,7 +147,7 @@ class Machine:
         self.say(SET_FEATURES, struct.pack("<Q", self.features))
 
     def share_inflight(self) -> None:
-        """Has hemi make the inflight region, or gives back the one it made."""
+        """Has hemi create the inflight region, or returns the one it created to it."""
         if self.inflight is None:
             body = self.ask(GET_INFLIGHT_FD, struct.pack("<QQHHI", 0, 0, 1, SIZE, 0))
             self.inflight = (self._received, body)
@@ -170,7 +169,7 @@ class Machine:
         self.say(SET_VRING_ENABLE, struct.pack("<II", 0, 1))
 
     def connect(self, *, inflight: bool = True) -> None:
-        """Does all that a monitor does before its guest's requests go."""
+        """Does everything that a monitor does before its guest's requests start."""
         self.negotiate()
         if inflight:
             self.share_inflight()
@@ -188,7 +187,7 @@ class Machine:
                 time.sleep(0.05)
 
     def stop_queue(self) -> int:
-        """Waits until hemi has given everything back. Returns the queue's next entry."""
+        """Waits until hemi has returned all requests. Returns the queue's next entry."""
         answer = self.ask(GET_VRING_BASE, struct.pack("<II", 0, 0))
         return int(struct.unpack("<II", answer)[1])
 
@@ -203,7 +202,7 @@ class Machine:
             while self.socket.recv(4096):
                 pass
 
-    # The guest.
+    # Methods of the guest.
 
     def put(self, at: int, form: str, *values: int) -> None:
         # In one piece: `pack_into` would clear the place first, and hemi may look just then.
@@ -217,7 +216,7 @@ class Machine:
         self.put(DESCRIPTORS + 16 * index, "QIHH", address, length, flags, following)
 
     def offer(self, head: int) -> None:
-        """Puts a chain into the available ring, and kicks if hemi wants to be."""
+        """Puts a chain into the available ring, and kicks hemi if it asked for that."""
         self.put(AVAILABLE + 4 + 2 * (self.available % SIZE), "H", head)
         before, self.available = self.available, (self.available + 1) & 0xFFFF
         self.put(AVAILABLE + 2, "H", self.available)
@@ -227,8 +226,9 @@ class Machine:
             os.eventfd_write(self.kick, 1)
 
     def submit(self, kind: int, sector: int, data: bytes = b"", length: int = 0) -> Request:
-        """Offers a request: `data` to hemi, `length` bytes of room for its answer. Payload is split
-        into uneven segments."""
+        """Offers a request with `data` for hemi, or room for `length` bytes of its answer.
+
+        Payload is split into uneven segments."""
         head = self.free.pop()
         request = Request(head, kind, sector, data, length)
         header, payload = HEADERS + 64 * head, PAYLOAD + PAYLOAD_BYTES * (head // 4)
@@ -259,12 +259,12 @@ class Machine:
         return request
 
     def answers(self) -> Iterator[tuple[Request, int, bytes]]:
-        """Returns the requests given back since the last look: request, status, payload."""
+        """Yields the requests returned since the last call: request, status, payload."""
         while self.seen != self.get(USED + 2, "H")[0]:
             head, written = self.get(USED + 4 + 8 * (self.seen % SIZE), "II")
             self.seen = (self.seen + 1) & 0xFFFF
             self.put(AVAILABLE + 4 + 2 * SIZE, "H", self.seen)
-            # One that was given back twice is not there.
+            # A request that was returned twice is missing here.
             request = self.requests.pop(head)
             self.free.append(head)
             payload = PAYLOAD + PAYLOAD_BYTES * (head // 4)
