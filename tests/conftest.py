@@ -1,4 +1,4 @@
-"""Fixtures: a sandbox per test, whose logs are shown when the test fails."""
+"""Fixtures: a sandbox for each test, whose logs are shown when the test fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hemi_harness.sandbox import sweep
 
 
 def pytest_sessionstart() -> None:
-    """Ends what killed runs have left; lets a terminated run end its own."""
+    """Cleans up after killed runs, and lets a terminated run clean up itself."""
     sweep()
 
     def stop(*_: object) -> None:
@@ -35,7 +35,7 @@ _LOG_TAIL = 6000
 
 @pytest.fixture
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    """A directory, processes and mounts that end with the test."""
+    """Yields a directory with processes and mounts that end with the test."""
     with Sandbox() as box:
         yield box
         if request.node.stash.get(_FAILED, False):

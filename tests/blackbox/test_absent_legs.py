@@ -22,7 +22,7 @@ def with_a_dead_leg(sandbox: Sandbox) -> tuple[Volume, Journal, Path]:
     assert journal.run(200)
     volume.wait_leg_state(1, "out")
     assert journal.run(200)
-    # What the frozen drive was given may still land on it: its slot is not free yet.
+    # Writes given to the frozen drive may still land on it, so its slot is not free yet.
     new = sandbox.file("early.img", leg_bytes(SIZE))
     _, printed = run_fails(HEMI, "leg", "replace", "1", new, "--control", volume.control)
     check_message(printed, ["still in flight", "hemi leg add"])
@@ -35,7 +35,7 @@ def with_a_dead_leg(sandbox: Sandbox) -> tuple[Volume, Journal, Path]:
 
 
 def refused(volume: Volume, *says: str | Path) -> str:
-    """Serving must end with status 3, and a message that says all of `says`."""
+    """Serves, which must end with status 3 and a message that contains all of `says`."""
     process = volume.sandbox.start(*volume.serve_argv(), name="hemi-refused")
     code = process.wait(60)
     assert code == 3, f"exited {code}, expected 3:\n{process.output()}"
@@ -54,7 +54,7 @@ def test_a_dead_leg_that_is_out_does_not_keep_the_volume_down(sandbox: Sandbox) 
     assert legs[1]["state"] in ("out", "gone")
     assert legs[1]["path"] == str(dead), "status still says which disk it was"
     assert "is absent" in volume.process.output()
-    # It comes back, is attached, and is filled.
+    # It comes back, is attached, and is drained to.
     away.rename(dead)
     volume.command("leg", "attach", dead)
     volume.wait_converged()
@@ -84,7 +84,7 @@ def test_an_absent_leg_that_is_in_is_named(sandbox: Sandbox) -> None:
     absent.rename(sandbox.path("elsewhere.img"))
     says = (f"leg 1 (last seen as {absent})", "is absent", "hemi promote")
     refused(volume, *says)
-    # Named by the other leg alone, too.
+    # The other leg alone names it too.
     volume.legs.pop()
     refused(volume, f"leg 1 (last seen as {absent})", "hemi promote")
     assert f"last seen as {absent}" in hemi("inspect", volume.legs[0])
@@ -95,7 +95,7 @@ def test_no_leg_at_all_is_no_question_to_decide(sandbox: Sandbox) -> None:
     volume.stop()
     for leg in volume.legs:
         Path(leg).rename(f"{leg}.away")
-    # The drives may come: a service manager tries again.
+    # The drives may still appear, so a service manager tries again.
     process = sandbox.start(*volume.serve_argv(), name="hemi-refused")
     assert process.wait(60) == 1
     check_message(process.output(), [f"leg {leg} is absent" for leg in volume.legs])
@@ -148,13 +148,13 @@ def test_a_drive_that_dies_before_another_is_compared_loses_nothing(sandbox: San
     backing = sandbox.file("remote.img", leg_bytes(SIZE))
     local = sandbox.file("local.img", leg_bytes(SIZE))
     near = Nbdkit(sandbox, backing, delay_ms=2)
-    # One region after the other is compared.
+    # Regions are compared one after the other.
     options = ("--ledger", "none", "--set", "engine.leg_window=1")
     volume = Volume(sandbox, [local, near.uri], options=options)
     volume.create(SIZE)
     volume.start()
     volume.wait_converged()
-    # The last block of the local drive, which is cut off below, stays as it is.
+    # The last block of the local drive, which is truncated below, stays unchanged.
     journal = Journal(volume.uri, blocks=SIZE // 4096 - 256)
     assert journal.run(400)
     journal.disconnect()
@@ -184,7 +184,7 @@ def test_a_drive_that_dies_before_another_is_compared_loses_nothing(sandbox: San
 
 
 def refused_without(volume: Volume, leg: Path) -> str:
-    """Returns what a start says while a drive is away. It must be refused."""
+    """Returns the message of a start while a drive is away. It must be refused."""
     away = leg.with_suffix(".away")
     leg.rename(away)
     says = refused(volume)

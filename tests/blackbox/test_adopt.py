@@ -1,4 +1,4 @@
-"""Disks with data as legs: adopted where they are, with the metadata at the end or elsewhere."""
+"""Disks with data as legs: adopted in place, with the metadata at the end or elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZE = 64 * MIB
 
 
 def tree(sandbox: Sandbox, files: int = 4) -> dict[str, str]:
-    """A directory `tree` with files; their hashes by name."""
+    """Creates a directory `tree` with files. Returns their hashes by name."""
     folder = sandbox.path("tree")
     folder.mkdir()
     hashes = {}
@@ -42,17 +42,17 @@ def tree(sandbox: Sandbox, files: int = 4) -> dict[str, str]:
 
 
 def ext4(sandbox: Sandbox, disk: Path, kib: int | None = None) -> dict[str, str]:
-    """Makes ext4 with files on a disk, of all or of some of it; the files' hashes."""
+    """Makes ext4 with files on all or part of a disk. Returns the files' hashes."""
     hashes = tree(sandbox)
     size = [] if kib is None else [f"{kib}K"]
-    # A regular file is never cut to the file system's size.
+    # A regular file is never truncated to the file system's size.
     small = ("-J", "size=4")
     run("mke2fs", "-q", "-F", "-t", "ext4", *small, "-d", sandbox.dir / "tree", disk, *size)
     return hashes
 
 
 def check_files(sandbox: Sandbox, image: str | Path, hashes: dict[str, str]) -> None:
-    """Fails unless an ext4 image is sound and its files hold what they held."""
+    """Fails unless an ext4 image is sound and its files have their content."""
     code, printed, error = run_any("e2fsck", "-f", "-n", image)
     assert code == 0, printed + error
     for name, expected in hashes.items():
@@ -63,7 +63,7 @@ def check_files(sandbox: Sandbox, image: str | Path, hashes: dict[str, str]) -> 
 
 
 def fingerprint(path: Path) -> tuple[int, str]:
-    """Size and hash of a file, its holes left out."""
+    """Returns size and hash of a file without its holes."""
     digest = hashlib.sha256()
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -76,7 +76,7 @@ def fingerprint(path: Path) -> tuple[int, str]:
             end = os.lseek(file.fileno(), at, os.SEEK_HOLE)
             while at < end:
                 piece = os.pread(file.fileno(), min(MIB, end - at), at)
-                # Data that is all zeros is as good as a hole.
+                # Data of zeros counts as a hole.
                 if piece.strip(b"\0"):
                     digest.update(at.to_bytes(8, "little") + piece)
                 at += len(piece)
@@ -91,7 +91,7 @@ class TestExistingData:
         new = sandbox.path("new.img")
         create: list[Arg] = ["create", "--adopt", disk, "--leg", new, "--name", "home"]
         printed = hemi_fails(*create, says=[disk, "ext4", "resize2fs"])
-        # What it says is done, word by word.
+        # Follow its advice word by word.
         found = re.search(r"Make room: (.*)", printed)
         assert found, printed
         for command in found[1].replace("e2fsck -f", "e2fsck -f -y").split(" && "):
@@ -158,7 +158,7 @@ class TestExistingData:
         volume.stop()
         assert disk.read_bytes() == before
         check_files(sandbox, f"{new}?offset={data_offset(64 * MIB)}", hashes)
-        # The metadata is no leg by itself, and is somebody's.
+        # The metadata is no leg by itself, and belongs to one.
         hemi_fails("inspect", meta, says=[leg])
         Volume(sandbox, [meta, new]).start_fails(leg)
         Volume(sandbox, [disk, new]).start_fails(leg)
@@ -243,14 +243,14 @@ def leg_at_the_end(sandbox: Sandbox, disk: Path) -> None:
 
 
 def also_of_md(sandbox: Sandbox, disk: Path) -> None:
-    """A member of a mirror of md with its superblock, version 0.90, in the last 64 KiB."""
+    """Makes a member of an md mirror, with a superblock of version 0.90 in the last 64 KiB."""
     ext4(sandbox, disk, 64 * 1024)
     with disk.open("r+b") as file:
         file.seek(disk.stat().st_size - 64 * 1024)
         file.write(struct.pack("<3I", 0xA92B4EFC, 0, 90))
 
 
-# What is on the disk, and what the refusal must say.
+# The content of the disk, and parts of the refusal.
 REFUSED: list[tuple[Callable[[Sandbox, Path], None], list[str]]] = [
     (blank, ["nothing on it is known", "--metadata", "--leg end:"]),
     (of_ones, ["nothing on it is known", "--metadata"]),
@@ -388,10 +388,10 @@ class TestRefusals:
 
 
 class TestLegsOfThisKind:
-    """Everything that a leg does, on legs whose data begins at byte 0."""
+    """Every operation of a leg, on legs whose data begins at byte 0."""
 
     def legs(self, sandbox: Sandbox) -> list[str]:
-        """One with the metadata at the end, one with it elsewhere, one as ever."""
+        """Returns a leg with metadata at its end, one with it elsewhere, and a usual one."""
         size = leg_bytes(SIZE)
         paths = [sandbox.file(f"leg{i}.img", size) for i in range(3)]
         meta = sandbox.path("meta")
@@ -445,7 +445,7 @@ class TestLegsOfThisKind:
         journal.disconnect()
         volume.stop()
         self.identical(legs)
-        # One of them alone, by the operator's word.
+        # One of them alone, by the operator's decision.
         hemi("promote", legs[0], "--accept-loss")
         volume.legs = [legs[0]]
         volume.start()
@@ -539,7 +539,7 @@ class TestLargestSize:
         local = sandbox.file("local.img", 90 * MIB)
         printed = hemi("create", "--size", "max", "--leg", local, "--leg", server.uri, "--json")
         assert f'"size_bytes": {68 * MIB}' in printed, printed
-        # An export shows the signature as well.
+        # An export shows the signature too.
         assert "LABEL=HEMI_" in run("blkid", "-p", "-o", "export", sandbox.dir / "remote.img")
 
     def test_max_needs_legs_that_are_there(self, sandbox: Sandbox) -> None:
@@ -566,7 +566,7 @@ class TestSignature:
         assert "already contains" in " ".join(run_fails("mkfs.xfs", device)[1].split()) or (
             "existing filesystem" in run_fails("mkfs.xfs", device)[1]
         )
-        # hemi names the leg, and not its signature.
+        # hemi names the leg instead of its signature.
         create: list[Arg] = [
             "create",
             "--size",

@@ -1,4 +1,4 @@
-"""The control socket, metrics and health, from outside."""
+"""Control socket, metrics and health from outside."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_api_answers_as_documented(sandbox: Sandbox) -> None:
     assert code == 200
     assert status["name"] == "api"
     assert status["size_bytes"] == SIZE
-    # The command shows what the API answers.
+    # The command shows the API's answer.
     assert set(json.loads(volume.command("status", "--json"))) == set(status)
     for key in ("exposure", "clients", "engine", "scrub", "buffers", "risks", "legs"):
         assert key in status, key
@@ -62,7 +62,7 @@ def test_counters_count(sandbox: Sandbox) -> None:
             and clients["connections"]["open"] == 1
         )
 
-    # The figures are a second old at most.
+    # The figures are at most a second old.
     wait_until("what was done is counted", counted)
     assert volume.status()["clients"]["failed"] == 0
     journal.disconnect()
@@ -107,14 +107,14 @@ def test_metrics_and_health(sandbox: Sandbox) -> None:
     def health() -> str:
         return str(json.loads(get("/healthz")[1])["health"])
 
-    # The figures are a second old at most.
+    # The figures are at most a second old.
     wait_until("it is healthy", lambda: health() == "healthy")
     assert get("/healthz")[0] == 200
     volume.inject(0, "--freeze", "1h")
     assert journal.run(200)
     wait_until("it is degraded", lambda: health() == "degraded")
     assert get("/healthz")[0] == 200
-    # The listener shows the volume, and gives nothing that changes it.
+    # The listener shows the volume, but allows no changes.
     assert get("/v1/status")[0] == 200
     assert get("/v1/shutdown")[0] == 404
 
@@ -143,12 +143,12 @@ def test_status_watch_follows(sandbox: Sandbox) -> None:
 
 
 def logged(sandbox: Sandbox, name: str, *options: str, journal: bool) -> list[str]:
-    """Returns what `hemi serve` writes on standard error, which is the journal or not."""
+    """Returns the standard error of `hemi serve`, which is the journal or not."""
     volume = Volume.on_files(sandbox, SIZE, create=("--name", name), start=False)
     path = sandbox.path(f"{name}.stderr")
     with path.open("w") as log:
         found = os.fstat(log.fileno())
-        # As systemd says it (systemd.exec(5)).
+        # The form that systemd uses (systemd.exec(5)).
         stream = f"{found.st_dev}:{found.st_ino if journal else found.st_ino + 1}"
         legs = [part for leg in volume.legs for part in ("--leg", str(leg))]
         control = sandbox.path(f"{name}.control")

@@ -17,14 +17,14 @@ from hemi_harness.journal import Journal
 
 SIZE = 64 * MIB
 BLOCKS = 2048
-# Legs are known to be alike when all regions are clean: soon after the last write.
+# Legs are known to be identical when all regions are clean, which is soon after the last write.
 QUICK = ("--set", "engine.clean_after=500ms")
 # Rounds of load, kill, restart and verification; `make test-long` runs more.
 ROUNDS = 12 if os.environ.get("HEMI_TEST_ROUNDS") == "long" else 3
 
 
 def check_both_legs(volume: Volume, journal: Journal) -> None:
-    """After convergence and a clean stop each leg alone holds everything."""
+    """Checks that each leg alone holds everything after convergence and a clean stop."""
     journal.disconnect()
     volume.wait_converged()
     volume.stop()
@@ -58,7 +58,7 @@ def test_kill_under_load(sandbox: Sandbox, fault: str, leg: int) -> None:
 
 
 def test_kill_while_legs_take_turns_to_freeze(sandbox: Sandbox) -> None:
-    """The authority has moved, once and back, when the kill comes."""
+    """Kills hemi when the authority has moved, once and back."""
     volume = Volume.on_files(sandbox, SIZE, inject=True, options=QUICK)
     journal = Journal(volume.uri, blocks=256)
     for number in range(ROUNDS):
@@ -81,7 +81,8 @@ def test_kill_while_legs_take_turns_to_freeze(sandbox: Sandbox) -> None:
 
 
 def test_kill_while_recovering(sandbox: Sandbox) -> None:
-    """Kills that follow each other closely: recovery is interrupted and begins again."""
+    """Kills hemi several times in short succession, so that recovery is interrupted and
+    restarts."""
     volume = Volume.on_files(sandbox, SIZE, inject=True, options=QUICK)
     journal = Journal(volume.uri, blocks=BLOCKS)
     for number in range(ROUNDS):
@@ -113,10 +114,10 @@ sys.stdin.read()
 
 
 def test_a_socket_that_a_dead_process_has_left_open_is_taken_over(sandbox: Sandbox) -> None:
-    """As the kernel keeps that of a killed hemi until its last I/O has ended."""
+    """Imitates the socket of a killed hemi, which the kernel keeps until its last I/O has ended."""
     volume = Volume.on_files(sandbox, SIZE)
     volume.stop()
-    # The child keeps open what its parent listened on.
+    # The child keeps its parent's listening socket open.
     listener = subprocess.Popen(
         [sys.executable, "-c", LISTENS, volume.socket],
         stdin=subprocess.PIPE,
@@ -153,11 +154,12 @@ def test_kill_with_three_legs_and_several_connections(sandbox: Sandbox) -> None:
 def test_kill_with_a_remote_leg_frozen_from_outside(
     sandbox: Sandbox, how: str, frozen: int
 ) -> None:
-    """What the dead hemi had sent still sits in the frozen server when the next one starts:
-    it lands late, and must not land on top of anything newer."""
+    """Kills hemi while a frozen server still holds its requests.
+
+    They land late, when the next hemi starts, and must not overwrite anything newer."""
     backing = [sandbox.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
     servers = [Nbdkit(sandbox, path) for path in backing]
-    # The server carries out what it has received in the moment it thaws.
+    # A thawing server carries out the requests it has received.
     volume = Volume(sandbox, [server.uri for server in servers], options=QUICK, quarantine="2s")
     volume.create(SIZE)
     volume.start()
@@ -192,21 +194,25 @@ def test_kill_with_a_remote_leg_frozen_from_outside(
 
 
 def serve_beside_dying_servers(volume: Volume, servers: list[Nbdkit]) -> None:
-    """Waits until a volume serves whose legs' servers may die of the client they had before,
-    while hemi opens them: that refuses the start, rightly, and calls for another one."""
+    """Waits until a volume serves whose legs' servers may die while hemi opens them.
+
+    A server may die of its previous client. That refuses the start, rightly, and requires
+    another."""
     try:
         volume.wait_serving()
     except CommandFailed:
         for server in servers:
             server.forget_client()
-        # Not the server's death: then the reason is there again, and fails the test.
+        # If it was not the server's death, the reason is still there and fails the test.
         volume.start()
 
 
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_leg_and_hemi_die_together(sandbox: Sandbox, dead: int) -> None:
-    """The leg's server is gone when hemi starts again: what only the other leg can tell is
-    known, or the volume says that it needs a decision. It never serves old data."""
+    """Starts hemi when the leg's server is gone.
+
+    Either the other leg tells everything, or the volume asks for a decision. It never serves old
+    data."""
     backing = [sandbox.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
     servers = [Nbdkit(sandbox, path) for path in backing]
     volume = Volume(sandbox, [server.uri for server in servers], options=QUICK, quarantine="2s")

@@ -1,10 +1,9 @@
-"""The dashboard in a browser: what it says in each state, who may change what, and that it asks
-nobody else for anything.
+"""The dashboard in a browser: its text in each state, permissions, and requests to its own server
+only.
 
-States that take minutes to reach, or other kinds of servers, are played by
-hemi_harness/dashboard.py; the rest is a served volume. Without Chromium the tests of the page are
-skipped (`make setup` installs it).
-"""
+hemi_harness/dashboard.py imitates states that take minutes to reach, and other kinds of servers.
+The rest uses a served volume. Without Chromium the tests of the page are skipped (`make setup`
+installs it)."""
 
 from __future__ import annotations
 
@@ -37,14 +36,14 @@ needs_browser = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for all tests of this file; each opens its own page."""
+    """Yields one browser for all tests of this file. Each opens its own page."""
     with browser() as tab:
         yield tab
 
 
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Browser]:
-    """A tab with nothing in it, that must not have complained in the end."""
+    """Yields an empty tab. It must not have complained in the end."""
     chromium.open("about:blank")
     chromium.requests.clear()
     chromium.complaints.clear()
@@ -55,7 +54,7 @@ def page(chromium: Browser) -> Iterator[Browser]:
 
 
 def asks_only(page: Browser, address: str) -> None:
-    """Fails if the page asked another server than its own for anything."""
+    """Fails if the page sent requests to another server than its own."""
     page.evaluate("1")
     asked = {urlsplit(url)[:2] for url in page.requests}
     assert asked == {urlsplit(address)[:2]}, asked
@@ -93,7 +92,7 @@ def test_each_state_is_said(
             )
         assert page.text("#hidden-week") == "3 min 12 s"
         assert "Samsung SSD 980 PRO" in page.text("#drives")
-        # The maps and the charts are drawn: there are many colours in them.
+        # The maps and charts are drawn, since they have many colours.
         for canvas in ("#heat canvas", "#regions canvas", ".lane canvas"):
             page.until(
                 f"(() => {{ const canvas = document.querySelector('{canvas}'); const data = canvas "
@@ -105,7 +104,7 @@ def test_each_state_is_said(
 
 @needs_browser
 def test_what_is_not_told_is_not_known(page: Browser) -> None:
-    """A server of another version, without history, events or most figures."""
+    """Uses a server of another version, without history, events or most figures."""
     with Fake(Scene("bare")) as server:
         page.open(server.address)
         page.until("document.querySelector('#sentence').textContent.includes('does not tell')")
@@ -152,7 +151,7 @@ def test_figures_behind_a_token_are_asked_for(page: Browser) -> None:
         page.type("#gate-token", TOKEN)
         page.click("Show")
         say(page, "safe")
-        # A page that is loaded again knows it; another tab does not.
+        # The page still has it after a reload, another tab does not.
         page.open(server.address)
         say(page, "safe")
         assert page.evaluate("Object.values(localStorage).length + document.cookie.length") == 0
@@ -248,7 +247,7 @@ def ask(address: str, path: str, **headers: str) -> tuple[int, str]:
 
 
 def served(sandbox: Sandbox, *options: str) -> tuple[Volume, str, Path]:
-    """A volume with an HTTP listener and a token; its address, and the token's file."""
+    """Returns a volume with an HTTP listener and a token, its address, and the token's file."""
     port = free_port()
     token = sandbox.path("token")
     http = ("--http", f"127.0.0.1:{port}", "--set", f"http_token_file={token}", *options)
@@ -316,7 +315,7 @@ def test_a_freeze_is_seen_within_seconds(sandbox: Sandbox, page: Browser) -> Non
 
 
 class Proxy:
-    """`hemi dashboard` while it serves."""
+    """A running `hemi dashboard`."""
 
     def __init__(self, sandbox: Sandbox, volume: Volume) -> None:
         self.process: Process = sandbox.start(

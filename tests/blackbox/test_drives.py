@@ -1,4 +1,4 @@
-"""The drives behind the legs: what hemi tells of them, with a `smartctl` made for the test."""
+"""Drives behind the legs: hemi's reports about them, with a fake `smartctl`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def served(sandbox: Sandbox, smartctl: Smartctl, *options: str) -> Volume:
 
 
 def drive(volume: Volume) -> dict[str, Any]:
-    """Returns what the status says of leg 0's drive, once hemi has looked."""
+    """Returns the status of leg 0's drive, once hemi has read it."""
     found: dict[str, Any] = {}
 
     def known() -> bool:
@@ -54,7 +54,7 @@ def test_a_drive_is_told_in_status_and_metrics(sandbox: Sandbox, smartctl: Smart
     assert found["failing"] is False
     assert found["rated_end_at_ms"] is None
     assert "watched for 0 days" in found["why_no_rated_end"]
-    # A sleeping disk is not woken, and the disk that both legs share is asked once.
+    # A sleeping disk is not woken, and a disk that both legs share is asked once.
     calls = smartctl.called().splitlines()
     assert len(calls) == 1, calls
     assert "-n standby,3" in calls[0]
@@ -81,7 +81,7 @@ def test_wear_is_kept_over_a_restart(sandbox: Sandbox, smartctl: Smartctl) -> No
     volume.start()
     found = drive(volume)
     assert found["why_no_rated_end"] is None, found
-    # From 9 to 12 % in 50 days: 88 % more take some four years.
+    # From 9 to 12 % in 50 days: another 88 % take some four years.
     assert found["rated_end_at_ms"] == pytest.approx(now + 88 / 3 * 50 * DAY_MS, rel=0.001)
     assert "all of it about 20" in " ".join(volume.shown().split())
 

@@ -1,4 +1,4 @@
-"""File systems end to end: nbdfuse, a loop device, ext4 and XFS; and legs without hemi (P8)."""
+"""File systems end to end (nbdfuse, a loop device, ext4 and XFS), and legs without hemi (P8)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_file_system_lives_on_a_volume(sandbox: Sandbox, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_detached_leg_is_a_plain_disk_image(sandbox: Sandbox, kind: str) -> None:
-    """P8: walk away with a leg, mount it without hemi, and let it rejoin later."""
+    """Walks away with a leg (P8), mounts it without hemi, and lets it rejoin later."""
     volume = Volume.on_files(sandbox, SIZE)
     disk = FuseDisk(sandbox, volume.socket)
     fs = FileSystem(sandbox, disk.device, kind)
@@ -73,7 +73,7 @@ def test_a_detached_leg_is_a_plain_disk_image(sandbox: Sandbox, kind: str) -> No
     outside.unmount()
     run("losetup", "--detach", alone)
 
-    # The volume went on meanwhile, and the leg is filled when it comes back.
+    # The volume went on meanwhile, and the leg is drained to when it comes back.
     with volume.client() as client:
         client.write(SIZE - MIB, b"later" + bytes(4091))
     volume.command("leg", "attach", leg, "--wipe")

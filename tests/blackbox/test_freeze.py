@@ -11,11 +11,11 @@ from hemi_harness.hemi import MIB, assert_identical, leg_bytes
 from hemi_harness.journal import Journal
 
 SIZE = 64 * MIB
-# Legs are known to be alike when all regions are clean: soon after the last write.
+# Legs are known to be identical when all regions are clean, which is soon after the last write.
 QUICK = ("--set", "engine.clean_after=500ms")
-# A leg that a test freezes is not given up, however slow the machine is.
+# Keeps a leg that a test freezes in, however slow the machine is.
 STAYS_IN = ("--set", "engine.out_after=1day")
-# A dead leg is given up, but none that is merely kept from running by other processes.
+# Marks a dead leg out, but none that other processes merely keep from running.
 GIVEN_UP = ("--set", "engine.out_after=10s")
 
 
@@ -25,7 +25,7 @@ class Legs:
     def __init__(self, sandbox: Sandbox, *options: str) -> None:
         self.backing = [sandbox.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
         self.servers = [Nbdkit(sandbox, path) for path in self.backing]
-        # These servers carry out at once what they have received, when they do.
+        # Thawed servers carry out at once the requests they have received.
         self.volume = Volume(
             sandbox,
             [s.uri for s in self.servers],
@@ -34,8 +34,8 @@ class Legs:
         )
         self.volume.create(SIZE)
         self.volume.start()
-        # A new volume on exports not known to be zero fills its second leg first; until then
-        # only the first leg can acknowledge.
+        # A new volume on exports not known to be zero fills its second leg first. Until then only
+        # the first leg can acknowledge.
         self.volume.wait_converged()
         self.journal = Journal(self.volume.uri, blocks=1024)
 
@@ -62,12 +62,12 @@ def test_clients_go_on_while_a_leg_does_not_answer(sandbox: Sandbox, how: str, l
     }[how]
     assert legs.journal.run(500)
     freeze()
-    # The leg stays frozen until all of these are acknowledged: had any of them to wait for
-    # it, none would return.
+    # The leg stays frozen until all of these are acknowledged. If any of them had to wait for it,
+    # none would return.
     assert legs.journal.run(1000)
     legs.journal.verify()
     legs.volume.wait_leg_state(leg, "frozen")
-    # The status can be from the moment of the freeze, before anything was owed.
+    # The status can be from the moment of the freeze, before there was any debt.
     wait_until("the leg owes", lambda: legs.volume.status()["legs"][leg]["owed_bytes"] > 0)
     status = legs.volume.status()
     state = status["legs"][leg]
@@ -80,7 +80,7 @@ def test_clients_go_on_while_a_leg_does_not_answer(sandbox: Sandbox, how: str, l
 
 
 def test_a_plain_mirror_waits(sandbox: Sandbox) -> None:
-    """Policy `all` is what the test above must tell from hemi."""
+    """Shows that the test above tells policy `all` from hemi."""
     legs = Legs(sandbox, *STAYS_IN, "--policy", "all")
     assert legs.journal.run(200)
     legs.servers[1].pause()
@@ -93,7 +93,7 @@ def test_a_plain_mirror_waits(sandbox: Sandbox) -> None:
 
 
 def test_legs_freeze_in_turn(sandbox: Sandbox) -> None:
-    """After the drain the other leg may freeze: authority moves there and back."""
+    """Freezes the legs in turn after each drain, so that authority moves there and back."""
     legs = Legs(sandbox)
     for number in range(4):
         server = legs.servers[number % 2]
@@ -173,7 +173,7 @@ def test_a_leg_dead_for_long_is_durably_out(sandbox: Sandbox, leg: int) -> None:
     assert status["health"] == "degraded"
     assert status["legs"][leg]["out_reason"] == "unresponsive"
     assert legs.journal.run(300)
-    # Durably: without the leg the volume opens again and does not ask.
+    # Out durably: without the leg the volume opens again and does not ask.
     legs.volume.kill()
     legs.journal.disconnect()
     legs.servers[leg].resume()
@@ -186,7 +186,7 @@ def test_a_leg_dead_for_long_is_durably_out(sandbox: Sandbox, leg: int) -> None:
     assert legs.journal.run(200)
     legs.journal.disconnect()
     legs.volume.stop()
-    # And with it again, it is filled.
+    # With it again, it is drained to.
     legs.servers[leg].start()
     legs.volume.legs = both
     legs.volume.start()
@@ -248,7 +248,7 @@ class TestExposure:
     def watched(
         self, volume: Volume, journal: Journal, operations: int, every: int = 50
     ) -> list[dict[str, float]]:
-        """Runs a load and samples the exposure as it goes."""
+        """Runs a load and samples the exposure meanwhile."""
         samples: list[dict[str, float]] = []
 
         def sample() -> None:
@@ -266,8 +266,8 @@ class TestExposure:
             options=(*QUICK, *STAYS_IN, "--set", f"engine.exposure.bytes={self.BOUND}"),
         )
         journal = Journal(volume.uri, blocks=SIZE // 65536, block_bytes=65536, depth=16)
-        # The leg pays nothing back until 48 writes are acknowledged: 3 MiB, or a little less
-        # where they meet. Then it is slow, and clients wait for it at the bound.
+        # The leg drains nothing until 48 writes are acknowledged: 3 MiB, or slightly less if they
+        # overlap. Then it is slow, and clients wait for it at the bound.
         volume.inject(1, "--freeze", "1h")
         assert journal.run(48)
         volume.inject(1, "--clear")
@@ -335,7 +335,7 @@ def test_status_says_what_it_shows(sandbox: Sandbox) -> None:
     volume = Volume.on_files(sandbox, SIZE, inject=True, options=STAYS_IN)
 
     def calm() -> bool:
-        # A leg is late, and shown so, for a moment when the machine is busy.
+        # On a busy machine a leg may be shown as late for a moment.
         shown = volume.shown().lower()
         return shown.count("healthy") >= 2 and "frozen" not in shown
 
@@ -357,7 +357,7 @@ def test_a_leg_that_freezes_while_it_is_rebuilt_does_not_take_all_buffers(
 ) -> None:
     size = 512 * MIB
     backing = [sandbox.file(f"leg{i}.img", leg_bytes(size)) for i in range(2)]
-    # 10 MiB/s: the second leg is frozen long before it is full, however late that is asked for.
+    # At 10 MiB/s the second leg is frozen long before it is full, however late that happens.
     rate = sandbox.path("rate")
     rate.write_text("80M")
     limit = ("--filter=rate",), ("rate=80M", f"rate-file={rate}")
@@ -365,7 +365,7 @@ def test_a_leg_that_freezes_while_it_is_rebuilt_does_not_take_all_buffers(
         Nbdkit(sandbox, backing[0]),
         Nbdkit(sandbox, backing[1], options=limit[0], extra=limit[1]),
     ]
-    # The smallest budget there is: fewer bytes than a leg may have I/O in flight.
+    # The smallest budget: fewer bytes than a leg may have in flight.
     options = (*QUICK, "--buffer-budget", 16 * MIB)
     volume = Volume(sandbox, [s.uri for s in servers], options=options, quarantine="2s")
     volume.create(size)
@@ -376,7 +376,7 @@ def test_a_leg_that_freezes_while_it_is_rebuilt_does_not_take_all_buffers(
         servers[1].pause()
         volume.wait_leg_state(1, "frozen", "out")
         assert volume.status()["legs"][1]["owed_region_bytes"] > 0, "it was filled before"
-        # It stays so until all of these are answered.
+        # It stays frozen until all of these are answered.
         for i in range(64):
             data = bytes([i + 1]) * MIB
             client.write(i * MIB, data)

@@ -14,13 +14,13 @@ LARGER = 24 * MIB
 
 
 def lengthen(volume: Volume, bytes_: int = LARGER, *, zeros: bool = True) -> None:
-    """Makes the leg files as long as a volume of this size needs."""
+    """Extends the leg files to fit a volume of this size."""
     for number, leg in enumerate(volume.legs):
         path = Path(leg)
         held = path.stat().st_size
         os.truncate(path, data_offset(bytes_) + bytes_)
         if not zeros:
-            # What disks hold where nobody has written: something, and not the same.
+            # Unwritten parts of disks hold data, and not the same on each.
             with path.open("r+b") as file:
                 file.seek(min(held, data_offset(SIZE) + SIZE))
                 file.write(random.Random(number).randbytes(bytes_ - SIZE))
@@ -36,7 +36,7 @@ def scrubbed(volume: Volume) -> None:
 
 
 def on_tight_files(sandbox: Sandbox) -> Volume:
-    """A volume that fills its legs."""
+    """Creates a volume that fills its legs."""
     paths: list[str | Path] = [
         sandbox.file(f"leg{number}.img", data_offset(SIZE) + SIZE) for number in range(2)
     ]
@@ -64,7 +64,7 @@ def test_a_served_volume_grows_under_its_clients(sandbox: Sandbox) -> None:
     scrubbed(volume)
     volume.stop()
     assert_identical(volume.legs, LARGER)
-    # Files that had holes there have them still.
+    # Files that had holes there still have them.
     assert all(Path(leg).stat().st_blocks * 512 < 8 * MIB for leg in volume.legs)
 
 

@@ -1,7 +1,6 @@
-"""The harness itself: what later tests rely on to fail when they should.
+"""Tests of the harness itself, so that later tests fail when they should.
 
-The server under test here is nbdkit, so a failure is the harness's own.
-"""
+The server under test here is nbdkit, so a failure is the harness's own."""
 
 from __future__ import annotations
 

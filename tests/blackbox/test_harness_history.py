@@ -1,4 +1,4 @@
-"""The kill test's checker: it accepts what a correct disk may answer and nothing else."""
+"""Tests of the kill test's checker: it accepts only answers that a correct disk may give."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_write_in_flight_may_have_happened_in_part(history: History) -> None:
     torn = content(0, 1, new.number)[:SECTOR] + content(0, 1, old.number)[SECTOR:]
     for answer in (content(0, 1, old.number), content(0, 1, new.number), torn):
         history.check(0, answer)
-    # Once it has been read after a kill it must stay as it was read.
+    # After a read that follows a kill, the content must stay.
     history.check(0, torn, settle=True)
     history.check(0, torn)
     with pytest.raises(Lost, match="as last read"):
@@ -67,7 +67,7 @@ def test_a_read_may_see_what_is_sent_while_it_runs(history: History) -> None:
     read = history.read(0, 1)
     write = history.write(0, 1)
     history.answer(read, bytes(1024))
-    # The write was in flight: that read decided nothing.
+    # The write was in flight, so that read decided nothing.
     history.acknowledge(write)
     read = history.read(0, 1)
     with pytest.raises(Lost):
@@ -92,17 +92,18 @@ def test_what_nobody_wrote_is_found(history: History) -> None:
 
 
 def test_the_load_finds_a_server_that_forgets(sandbox: Sandbox) -> None:
-    """A drive whose last second is undone while its server is down."""
+    """Uses a drive whose last second is undone while its server is down."""
     size = 1 << 20
     image = sandbox.file("drive.img", size)
     server = Nbdkit(sandbox, image)
     history = History(size // 4096, 4096)
     load = VerifyingLoad(server.uri, history)
-    # Without reads beside the writes: a page cache may answer with half of a sector's write.
+    # Without reads beside the writes, since a page cache may answer with half of a sector's write.
     mix = Mix(connections=2, units_max=4, reads=0)
 
     def until_killed() -> None:
-        """Killed after some writes, not after some time: a busy machine may take longer."""
+        """Kills the server after some writes instead of some time, since a busy machine may be
+        slow."""
         load.connect(mix)
         enough = load.writes + 100
 

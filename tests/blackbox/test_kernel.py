@@ -1,4 +1,5 @@
-"""Block devices in a user-mode kernel, a few rounds: where `make kernel-test` has built one."""
+"""A few rounds of the block-device tests in a user-mode kernel, if `make kernel-test` has built
+one."""
 
 from __future__ import annotations
 

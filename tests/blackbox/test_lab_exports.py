@@ -1,4 +1,4 @@
-"""hemi-lab on NBD exports of other servers: what is told before anything is written."""
+"""hemi-lab on NBD exports of other servers: its messages before anything is written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_export_behind_tls_is_looked_at_with_the_certificates_its_uri_names(
         safety.check(export, [])
     with pytest.raises(LabError):
         parse(target(certificates.stranger)).describe()
-    # fio cannot be given certificates so: said at once, and where they belong.
+    # fio cannot be given certificates this way. The error says so at once, and where they belong.
     with pytest.raises(UsageError, match="fio takes no tls-certificates") as caught:
         export.open(1)
     assert "/etc/pki/libnbd" in caught.value.way_out

@@ -1,4 +1,4 @@
-"""The ledger: what only it says outlives a kill, and nothing is guessed without it."""
+"""The ledger: its facts outlive a kill, and nothing is guessed without it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ MEMORY = Path("/dev/shm")
 
 
 def on_ledger(sandbox: Sandbox) -> tuple[Volume, Path]:
-    """Returns a served volume with a ledger, and the directory of that."""
+    """Returns a served volume with a ledger, and the ledger's directory."""
     directory = sandbox.directory_in(MEMORY)
     volume = Volume.on_files(sandbox, SIZE, inject=True, options=("--ledger", directory))
     return volume, directory
 
 
 def killed(sandbox: Sandbox) -> tuple[Volume, Path, Journal]:
-    """As `on_ledger`, killed when leg 0 had been frozen under writes, and has been the one that
-    decided until then."""
+    """Returns a volume as from `on_ledger`, killed while leg 0 was frozen under writes.
+
+    Leg 0 had the authority until then."""
     volume, directory = on_ledger(sandbox)
     journal = Journal(volume.uri, blocks=SIZE // 4096)
     events: dict[int, Callable[[], object]] = {
@@ -40,7 +41,7 @@ def killed(sandbox: Sandbox) -> tuple[Volume, Path, Journal]:
 
 
 def inspected(volume: Volume, directory: Path, prefix: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Returns what `hemi inspect` says of the volume's ledger."""
+    """Returns the report of `hemi inspect` on the volume's ledger."""
     argv = ("inspect", "--json", *volume.legs, "--ledger", directory)
     said = run(*prefix, HEMI, *argv) if prefix else hemi(*argv)
     (ledger,) = json.loads(said)["ledgers"]
@@ -88,7 +89,7 @@ def test_a_missing_ledger_is_not_guessed(sandbox: Sandbox) -> None:
     path.unlink()
     volume.start_fails("ledger", "is missing", "--accept-loss", path)
     hemi_fails("settle", *volume.leg_options(), "--ledger", directory, says=("is missing", path))
-    # Brought back it counts again. It is a file that nobody else can write.
+    # If it is restored, it counts again. It must be a file that nobody else can write.
     path.write_bytes(away.read_bytes())
     path.chmod(0o600)
     volume.start()
@@ -113,7 +114,7 @@ def test_a_damaged_ledger_is_not_believed(sandbox: Sandbox) -> None:
 
 def test_a_ledger_that_decides_is_not_done_without(sandbox: Sandbox) -> None:
     volume, directory, journal = killed(sandbox)
-    # It lies in the run directory now.
+    # It is in the run directory now.
     path = ledger_in(directory)
     run = directory / "hemi"
     run.mkdir()
@@ -163,7 +164,7 @@ def test_inspect_shows_a_ledger_that_is_in_use(sandbox: Sandbox) -> None:
     said = hemi("inspect", *volume.legs, "--ledger", directory)
     assert "the volume is being served" in said
     journal.disconnect()
-    # It took no lock, and nothing is left of it.
+    # It took no lock and left nothing behind.
     volume.stop()
     ledger = inspected(volume, directory)
     assert (ledger["state"], ledger["path"]) == ("absent", None)
@@ -188,7 +189,7 @@ def test_inspect_tells_what_a_start_makes_of_the_ledger(sandbox: Sandbox) -> Non
     assert start["compares_bytes"] == sum(touched.values()) * MIB
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
 
-    # Of another boot of the machine.
+    # A ledger of another boot of the machine.
     if os.geteuid() == 0:
         boot = sandbox.path("boot_id")
         boot.write_text(f"{uuid.uuid4()}\n")
@@ -198,7 +199,7 @@ def test_inspect_tells_what_a_start_makes_of_the_ledger(sandbox: Sandbox) -> Non
         assert other["next_start"]["outcome"] == "by-legs"
         assert other["next_start"]["restarted"]
 
-    # One that others may write.
+    # A ledger that others may write.
     path.chmod(0o666)
     ledger = inspected(volume, directory)
     assert ledger["state"] == "untrusted"
@@ -206,7 +207,7 @@ def test_inspect_tells_what_a_start_makes_of_the_ledger(sandbox: Sandbox) -> Non
     volume.start_fails("is not a regular file of this user")
     path.chmod(0o600)
 
-    # One that is damaged, and one that is no ledger of the volume.
+    # A damaged ledger, and one of another volume.
     content = bytearray(before[0])
     content[8192] ^= 1
     path.write_bytes(content)
@@ -217,7 +218,7 @@ def test_inspect_tells_what_a_start_makes_of_the_ledger(sandbox: Sandbox) -> Non
     path.write_bytes(bytes(len(content)))
     assert inspected(volume, directory)["state"] == "foreign"
 
-    # None.
+    # No ledger.
     path.unlink()
     ledger = inspected(volume, directory)
     assert (ledger["state"], ledger["looked_at"]) == ("absent", [str(path)])
@@ -232,7 +233,7 @@ def test_inspect_tells_what_a_start_makes_of_the_ledger(sandbox: Sandbox) -> Non
 
 
 def promotion(leg: Path, directory: Path, *options: str, code: int) -> dict[str, Any]:
-    """Returns what `hemi promote` says that it gives up."""
+    """Returns the losses that `hemi promote` reports."""
     found, out, error = run_any(HEMI, "promote", leg, "--ledger", directory, "--json", *options)
     assert found == code, error
     report = json.loads(out)
@@ -265,7 +266,7 @@ def test_a_promotion_asks_the_ledger_and_ends_it(sandbox: Sandbox) -> None:
 
 
 def test_the_ledger_names_all_that_a_promoted_leg_lacks(sandbox: Sandbox) -> None:
-    """What the other leg has and this one does not is named by the ledger, not by its pages."""
+    """Checks that the ledger, not the other leg's pages, names everything that this leg lacks."""
     volume, directory, journal = killed(sandbox)
     journal.disconnect()
     frozen, other = (Path(leg) for leg in volume.legs)

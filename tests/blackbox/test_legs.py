@@ -1,4 +1,4 @@
-"""Changing the legs of a served volume; legs of all kinds; scrub."""
+"""Changing the legs of a served volume, legs of all kinds, and scrub."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_dead_leg_is_replaced(sandbox: Sandbox) -> None:
     journal.disconnect()
     volume.stop()
     assert_identical([backing[0], new], SIZE)
-    # The old leg knows nothing any more.
+    # The old leg's data is stale.
     servers[1].start()
     stale = Volume(sandbox, volume.legs)
     stale.start_fails("leg")
@@ -116,7 +116,7 @@ def test_a_stripe_is_a_leg(sandbox: Sandbox) -> None:
     journal.disconnect()
     volume.wait_converged()
     volume.stop()
-    # What the stripe holds, read without hemi, is what the single leg holds.
+    # The stripe's content, read without hemi, equals the single leg's.
     offset, chunk = data_offset(SIZE), 64 << 10
     swapped = "stripe:" + ",".join(str(members[i]) for i in (1, 0, 2)) + ",chunk=64K"
     Volume(sandbox, [swapped, single]).start_fails("member")
@@ -197,7 +197,7 @@ class TestScrub:
 
 def test_a_leg_that_comes_back_keeps_its_name(sandbox: Sandbox) -> None:
     files = [sandbox.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
-    # As in a shell: from a directory, by names in it.
+    # As in a shell: from a directory, by names relative to it.
     relative = [os.path.relpath(path) for path in files]
     volume = Volume(sandbox, relative)
     volume.create(SIZE)
@@ -212,7 +212,7 @@ def test_a_leg_that_comes_back_keeps_its_name(sandbox: Sandbox) -> None:
     volume.command("leg", "attach", files[1], "--wipe")
     volume.wait_converged()
     assert [leg["name"] for leg in volume.status()["legs"]] == names
-    # A name of its own stays wherever the leg is; a path that it is not at any more does not.
+    # A name of its own stays wherever the leg is. A path it has left does not.
     moved = sandbox.path("moved.img")
     volume.command("leg", "detach", 1)
     files[1].rename(moved)

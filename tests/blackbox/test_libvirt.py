@@ -1,4 +1,4 @@
-"""The lines for libvirt that docs/mounting.md shows fit libvirt's schema."""
+"""Checks the libvirt lines in docs/mounting.md against libvirt's schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hemi_harness import Sandbox, run, run_fails
 from hemi_harness.pages import blocks
 
 PAGE = Path(__file__).parents[2] / "docs/mounting.md"
-#: A machine around them, the smallest that the schema allows.
+#: The smallest machine around them that the schema allows.
 DOMAIN = """<domain type='kvm'>
 <name>guest</name>
 <memory unit='GiB'>4</memory>
@@ -31,7 +31,7 @@ def test_the_lines_for_libvirt_fit_its_schema(sandbox: Sandbox) -> None:
     file = sandbox.path("guest.xml")
     file.write_text(DOMAIN.format(shown[0]))
     run("virt-xml-validate", file, "domain")
-    # The schema would notice.
+    # The schema would notice a mistake.
     file.write_text(DOMAIN.format(shown[0].replace("vhostuser", "vhost-user")))
     _, said = run_fails("virt-xml-validate", file, "domain")
     assert "fails to validate" in said

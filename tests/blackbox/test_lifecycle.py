@@ -1,4 +1,4 @@
-"""Create, serve, stop, serve again: what stays, and what is refused with which words."""
+"""Create, serve, stop and serve again: data that stays, and messages of refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hemi_harness.hemi import MIB, assert_identical, leg_bytes
 from hemi_harness.journal import Journal
 
 SIZE = 32 * MIB
-# A leg that a test freezes is not given up, however slow the machine is.
+# Keeps a leg that a test freezes in, however slow the machine is.
 STAYS_IN = ("--set", "engine.out_after=1day")
 
 
@@ -22,7 +22,7 @@ def two_legs(sandbox: Sandbox, size: int = SIZE) -> list[Path]:
 
 
 def written(sandbox: Sandbox, **options: object) -> tuple[Volume, Journal]:
-    """A cleanly stopped volume with acknowledged writes on it."""
+    """Returns a cleanly stopped volume with acknowledged writes on it."""
     volume = Volume.on_files(sandbox, SIZE, **options)  # type: ignore[arg-type]
     journal = Journal(volume.uri, blocks=SIZE // 4096)
     assert journal.run(500)
@@ -84,11 +84,11 @@ def test_a_second_signal_stops_without_draining(sandbox: Sandbox) -> None:
     assert journal.run(200)
     journal.disconnect()
     volume.signal(signal.SIGTERM)
-    # The kernel merges a signal with one of its kind that is still pending.
+    # The kernel merges a signal with a pending one of the same number.
     wait_until("the first is attended to", lambda: "stopping" in volume.process.output())
     volume.process.check_running()
     volume.signal(signal.SIGTERM)
-    # A drain would take the hour that the leg is frozen for.
+    # A drain would take the hour for which the leg is frozen.
     assert volume.process.wait() == 0
     volume.start()
     journal.verify()
@@ -298,7 +298,7 @@ class TestCreate:
 
 
 class TestPromote:
-    """P7: hemi does not guess; the operator's word decides, and forks are recognised."""
+    """P7: hemi does not guess, the operator decides, and forks are recognised."""
 
     def test_promote_names_the_risk_and_needs_the_word(self, sandbox: Sandbox) -> None:
         volume, journal = written(sandbox)
@@ -383,7 +383,7 @@ def test_a_kernel_without_drivers_for_block_devices_is_named(sandbox: Sandbox) -
     hemi_fails(*serve, "--device", says=["ublk-control", "NBD client", "modprobe ublk_drv", "nbd"])
     hemi_fails(*serve, "--device=ublk", says=["ublk-control", "modprobe ublk_drv"])
     hemi_fails(*serve, "--device=nbd", says=["NBD client", "modprobe nbd"])
-    # A volume that is served goes on.
+    # A served volume goes on.
     volume.start()
     control = ("--control", str(volume.control))
     hemi_fails("attach", *control, says=["modprobe"])

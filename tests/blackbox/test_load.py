@@ -1,4 +1,5 @@
-"""`hemi load` and recordings: everything accounted for, refused by name, and back again."""
+"""`hemi load` and recordings: everything is counted, refusals name the reason, recordings
+replay."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from hemi_harness.sandbox import PATIENCE, catches
 ACCESS = 'access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = %d%s } }\n'
 READS = ACCESS % (100, "")
 MIXED = ACCESS % (50, ", flush_every = 8, fua_percent = 25.0")
-# Latency is reported on however busy a machine: these tests are of what is counted.
+# Latency is reported however busy the machine is, since these tests are about counts.
 PATIENT = ("--lateness-bound", "60s")
 
 
@@ -30,7 +31,7 @@ def spec(sandbox: Sandbox, workload: str, name: str = "load.toml") -> Path:
 
 
 def load(*argv: object) -> dict[str, Any]:
-    """The result of a load that must succeed."""
+    """Returns the result of a load that must succeed."""
     result: dict[str, Any] = json.loads(hemi("load", *map(str, argv), *PATIENT, "--json", "-"))
     audit = result["audit"]
     assert audit["counts_hold"] and audit["little_holds"], audit
@@ -55,10 +56,10 @@ def test_an_open_loop_on_a_file(sandbox: Sandbox) -> None:
     assert result["writes"]["count"] == 0 and not result["partial"]
     bins = result["reads"]["histogram"]
     assert sum(count for _, count in bins) == result["reads"]["count"]
-    # Intervals hold everything, and so do their bins.
+    # Intervals contain everything, and so do their bins.
     each = [sum(count for _, count in interval["histogram"]) for interval in result["intervals"]]
     assert sum(each) == result["requests"] and len(each) >= 2
-    # The same seed asks for the same.
+    # The same seed gives the same requests.
     again = load(file, "--target", "null:1 MiB", "--seed", 7)
     assert again["requests"] == result["requests"]
 
@@ -99,8 +100,8 @@ def test_an_export_of_a_volume_is_recorded_converted_and_replayed(sandbox: Sandb
     def count(operation: str, fua: str | None = None) -> int:
         return sum(row[1] == operation and fua in (None, row[2]) for row in rows)
 
-    # The client also reads the places of a leg's metadata, to know whom it talks to and
-    # whether they are empty.
+    # The client also reads the places of a leg's metadata, to learn who it talks to and whether
+    # they are empty.
     assert count("read") >= result["reads"]["count"]
     assert count("write") == result["writes"]["count"]
     assert count("flush") == result["flushes"]["count"]
@@ -133,7 +134,7 @@ def test_a_recording_survives_a_kill(sandbox: Sandbox) -> None:
     def recorded() -> int:
         return len(hemi("trace", "convert", recording, "-", "--to", "csv").splitlines())
 
-    # Records are handed over every quarter of a second, without an end of the recording.
+    # Records are written every quarter of a second, without an end of the recording.
     wait_until("half of the load is recorded", lambda: recorded() > 500)
     before = recorded()
     volume.kill()
@@ -155,7 +156,7 @@ def test_a_cap_holds_and_nothing_is_lost(sandbox: Sandbox, cap: int) -> None:
     result = load(file, "--target", target, "--buffered", "--queue-depth-cap", cap)
     assert result["requests"] == result["completed"] == 2000
     assert result["audit"]["little"][0] <= cap
-    # The last is intended for 99.95 ms.
+    # The last request is intended for 99.95 ms.
     assert result["time"] >= 0.09995
 
 
@@ -236,7 +237,7 @@ def test_what_is_below_a_loop_device_is_in_use(sandbox: Sandbox) -> None:
 
 
 def test_what_another_program_has_locked_is_in_use(sandbox: Sandbox) -> None:
-    """As qemu locks its disks: ranges, of the open file."""
+    """Locks the disk as qemu does: ranges, of the open file."""
     writes = spec(
         sandbox, f"[workload.closed]\nthreads = 1\nqueue_depth = 1\nrequests = 1\n{MIXED}"
     )

@@ -1,4 +1,4 @@
-"""`hemi monitor` mails what needs attention, runs a program, and tells nothing twice."""
+"""`hemi monitor` mails events that need attention, runs a program, and reports nothing twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hemi_harness.hemi import MIB
 from hemi_harness.sandbox import Process
 
 SIZE = 64 * MIB
-# A mail is sent a minute after the last at the earliest.
+# A mail is sent at the earliest a minute after the last.
 MAIL_LIMIT = 120.0
 
 
@@ -22,7 +22,7 @@ def script(sandbox: Sandbox, name: str, text: str) -> Path:
 
 
 class Post:
-    """A sendmail and a program that write down what they get."""
+    """A fake sendmail and a program that record their input."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.mails = sandbox.path("mails")
@@ -60,7 +60,7 @@ def test_news_is_mailed_once_also_over_restarts(sandbox: Sandbox) -> None:
     volume = Volume.on_files(sandbox, SIZE, inject=True)
     monitor = post.start(sandbox, volume)
     wait_until("the volume is watched", lambda: "watching" in monitor.output())
-    # Not before the monitor follows: what happened before it came is not told.
+    # Only once the monitor follows, since earlier events are not reported.
     volume.curl("/v1/legs/remove", "--json", '{"leg": 5}')
 
     def called() -> bool:

@@ -1,4 +1,4 @@
-"""The alerts and the dashboard for Prometheus and Grafana ask for what hemi serves."""
+"""Checks that the alerts and the dashboard for Prometheus and Grafana use metrics that hemi has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DASHBOARD = ROOT / "packaging/grafana/hemi.json"
 PAGE = ROOT / "docs/metrics.md"
 
 METRIC = re.compile(r"\bhemi_[a-z0-9_]+\b")
-#: A metric and what stands in its braces.
+#: A metric and the text in its braces.
 SELECTED = re.compile(r"\b(hemi_[a-z0-9_]+)\{([^}]*)\}")
 #: Labels that an operator joins or groups by.
 GROUPED = re.compile(r"\b(?:by|on|group_left|ignoring|without)\s*\(([^)]*)\)")
@@ -37,8 +37,10 @@ Labels = dict[str, set[str]]
 
 
 def expressions_of_rules() -> Iterator[tuple[str, str]]:
-    """Yields each rule's expression and the text of its annotations. The file is simple enough to
-    be read by lines: each key stands alone on one, but for expressions in blocks."""
+    """Yields each rule's expression and the text of its annotations.
+
+    The file is simple enough to be read by lines: each key is alone on one, except for expressions
+    in blocks."""
     text = RULES.read_text()
     for rule in text.split("      - alert: ")[1:]:
         block = re.search(r"expr: \|\n((?: {10}.*\n)+)", rule)
@@ -67,7 +69,7 @@ def expressions_of_page() -> Iterator[tuple[str, str]]:
 
 
 def wrong(expression: str, shown: str, served: Labels) -> list[str]:
-    """Returns what an expression asks for that is not served."""
+    """Returns the metrics and labels of an expression that are not served."""
     complaints = []
     metrics = set(METRIC.findall(expression))
     known = set().union(*(served.get(metric, set()) for metric in metrics)) | SCRAPED
@@ -87,7 +89,7 @@ def wrong(expression: str, shown: str, served: Labels) -> list[str]:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Labels]:
-    """The metrics of a served volume that has every one of them, with their labels."""
+    """Returns the metrics and labels of a served volume that has every one of them."""
     with Sandbox() as sandbox:
         smartctl = Smartctl(sandbox)
         smartctl.tells(NVME)

@@ -1,4 +1,4 @@
-"""NBD as foreign clients see it: libnbd's tools, qemu's tools, fio."""
+"""NBD with foreign clients: libnbd's tools, qemu's tools, fio."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def volume(sandbox: Sandbox) -> Volume:
 
 
 def image(sandbox: Sandbox, size: int = SIZE) -> Path:
-    """A file with data, holes and zeros."""
+    """Returns a file with data, holes and zeros."""
     path = sandbox.file("source.img", size)
     source = random.Random(7)
     with path.open("r+b") as f:
@@ -94,7 +94,7 @@ def test_nbdcopy_there_and_back(volume: Volume, sandbox: Sandbox, connections: i
     run("nbdcopy", *options, "--flush", source, volume.uri)
     run("nbdcopy", *options, volume.uri, back)
     run("cmp", source, back)
-    # Over the data: what was there and is a hole in the source must go.
+    # Over the data: old content where the source has a hole must go.
     source.write_bytes(bytes(SIZE))
     run("nbdcopy", *options, "--flush", source, volume.uri)
     run("nbdcopy", *options, volume.uri, back)
@@ -152,12 +152,12 @@ def test_qemu_io_writes_zeroes_and_discards(volume: Volume) -> None:
     io(*(f"aio_write -P {i} {8 * MIB + i * 65536} 64k" for i in range(64)), "aio_flush")
     io(*(f"read -P {i} {8 * MIB + i * 65536} 64k" for i in range(64)))
 
-    # Zeros may be asked for by the gigabyte: they are no writes that took so long.
+    # Zeros may be requested by the gigabyte. They do not count as slow writes.
     def counts() -> list[int]:
         clients = volume.status()["clients"]
         return [clients[kind]["total"]["count"] for kind in ("zeroes", "writes")]
 
-    # The status is published some time after.
+    # The status is published some time later.
     wait_until("all requests are counted", lambda: sum(counts()) >= 3 + 3 + 64)
     assert counts() == [3, 3 + 64]
 

@@ -21,7 +21,7 @@ OUT_OF_RANGE = (errno.EINVAL, errno.ENOSPC)
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Volume]:
-    """One volume for all tests here: none of what they do may harm the next."""
+    """Returns one volume for all tests here. None of their requests may harm the next."""
     with Sandbox() as box:
         volume = Volume.on_files(box, SIZE)
         yield volume
@@ -81,7 +81,7 @@ def _raw_out_of_range(volume: Volume, kind: str, offset: int, length: int) -> No
 
 
 class Raw:
-    """A connection spoken by hand, with simple replies."""
+    """A raw connection with simple replies."""
 
     def __init__(self, volume: Volume, *, go: bool = True) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -196,7 +196,7 @@ def test_a_request_above_the_maximum_is_refused(volume: Volume) -> None:
         raw.request(3, 0, 0)
         assert raw.error() == 0
     with Raw(volume) as raw:
-        # The payload is not sent: the server may answer or hang up, but not wait for memory.
+        # The payload is not sent. The server may answer or hang up, but not wait for memory.
         raw.request(1, 0, 0xFFFF_FE00)
         raw.socket.shutdown(socket.SHUT_WR)
         assert raw.hung_up()
@@ -334,7 +334,7 @@ def test_a_client_that_dies_in_a_write_harms_nobody(volume: Volume) -> None:
 
 def test_a_client_that_dawdles_harms_nobody(volume: Volume) -> None:
     with Raw(volume) as writer, Raw(volume) as reader, volume.client() as other:
-        # One sends half a write and stops; one asks for much and never reads it.
+        # One sends half a write and stops, one requests much and never reads it.
         writer.request(1, 2 * MIB, 8 * MIB, b"W" * 4 * MIB)
         reader.socket.settimeout(1)
         with contextlib.suppress(TimeoutError):

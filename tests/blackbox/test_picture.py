@@ -1,4 +1,4 @@
-"""The README's picture says what was measured, and nothing else."""
+"""Checks that the README's picture shows the measured values and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events, history and hidden stalls: what hemi remembers of a volume, also over restarts."""
+"""Events, history and hidden stalls: a volume's data that hemi keeps over restarts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hemi_harness.hemi import MIB
 from hemi_harness.sandbox import PATIENCE
 
 SIZE = 64 * MIB
-# A leg that a test freezes is not given up, however slow the machine is.
+# Keeps a leg that a test freezes in, however slow the machine is.
 STAYS_IN = ("--set", "engine.out_after=1day")
 FREEZE_NS = 2_000_000_000
 
@@ -26,7 +26,7 @@ def get(volume: Volume, path: str) -> Any:
 
 
 def events(volume: Volume, *kinds: str, after: int = 0) -> list[dict[str, Any]]:
-    """Returns the events after an id, oldest first; of some kinds, if any are named."""
+    """Returns the events after an id, oldest first, of these kinds if any are named."""
     found = get(volume, f"/v1/events?after={after}&limit=1000")
     assert found["next"] == (found["events"][-1]["id"] if found["events"] else after)
     return [event for event in found["events"] if not kinds or event["kind"] in kinds]
@@ -48,7 +48,7 @@ def columns(value: Any) -> Iterator[list[Any]]:
 
 
 def write_until(volume: Volume, condition: Any) -> None:
-    """Writes all the time, until a condition holds."""
+    """Writes without pause until a condition holds."""
     deadline = time.monotonic() + PATIENCE
     with volume.client() as client:
         at = 0
@@ -149,14 +149,14 @@ def test_a_freeze_is_an_event_history_and_a_hidden_stall_that_outlive_a_kill(
 
 def test_a_freeze_shorter_than_a_snapshot_is_seen(sandbox: Sandbox) -> None:
     volume = Volume.on_files(sandbox, SIZE, inject=True, options=STAYS_IN)
-    # So that the wait limit is known, and short.
+    # So that the wait limit is known and short.
     write_until(volume, lambda: volume.status()["legs"][1]["writes"]["total"]["count"] > 500)
     limit = volume.status()["legs"][1]["write_wait_limit_ns"]
 
     def froze() -> bool:
         if events(volume, "thaw"):
             return True
-        # The writes that follow may come too late on a busy machine: then once more.
+        # The writes that follow may come too late on a busy machine. Then try once more.
         volume.inject(1, "--freeze", f"{limit // 1_000_000 + 60}ms")
         return False
 
@@ -243,7 +243,7 @@ def test_regions_show_what_was_written(sandbox: Sandbox) -> None:
 
 @contextmanager
 def viewer(volume: Volume, path: str) -> Iterator[socket.socket]:
-    """Opens a stream; yields the connection after its first bytes."""
+    """Opens a stream and yields the connection before its first bytes."""
     with socket.socket(socket.AF_UNIX) as stream:
         stream.settimeout(PATIENCE)
         stream.connect(str(volume.control))
@@ -297,7 +297,7 @@ def _gets_in(volume: Volume) -> bool:
 
 def test_the_journal_gets_priorities(sandbox: Sandbox) -> None:
     volume = Volume.on_files(sandbox, SIZE, start=False)
-    # What the journal is to systemd: a file of which the service knows that it is standard error.
+    # Imitates the journal: a file that the service knows to be standard error.
     log = sandbox.path("journal")
     volume.prefix = [
         "sh",

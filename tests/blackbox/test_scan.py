@@ -1,4 +1,4 @@
-"""Legs that are found by what they hold: which volumes are there, and starts that name no leg."""
+"""Legs found by their content: listing volumes, and starts that name no leg."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SIZE = 32 * MIB
 
 
 def name_of(sandbox: Sandbox) -> str:
-    """A name that no other test's volume on this machine has."""
+    """Returns a name that no other test's volume on this machine has."""
     return sandbox.dir.name
 
 
 @pytest.fixture
 def legs(sandbox: Sandbox) -> Path:
-    """A directory for legs alone."""
+    """Returns a directory for legs alone."""
     directory = sandbox.path("legs")
     directory.mkdir()
     return directory
@@ -38,7 +38,7 @@ def found(*arguments: str | Path) -> dict[str, Any]:
 def make(
     sandbox: Sandbox, legs: Path, specs: list[str] | None = None, options: tuple[str, ...] = ()
 ) -> Volume:
-    """A volume that has been closed, and is served by a scan of a directory from now on."""
+    """Returns a closed volume that will be served by a scan of a directory."""
     paths = [f"{legs}/leg0.img", f"{legs}/leg1.img"] if specs is None else specs
     for path in paths:
         if path.startswith("/"):
@@ -81,7 +81,7 @@ def test_a_volume_is_served_by_its_name(sandbox: Sandbox, legs: Path) -> None:
     text = hemi("inspect", "--scan", "--scan-in", legs)
     assert f'volume "{name}" {seen[0]["volume"]}  32MiB, closed\n' in text
     assert f"  leg 0  {volume.legs[0]}\n  leg 1  {volume.legs[1]}\n" in text
-    # The places of the legs do not matter, nor do their names.
+    # Neither the places nor the names of the legs matter.
     Path(volume.legs[0]).rename(legs / "other.img")
     volume.legs[0] = f"{legs}/other.img"
     volume.start()
@@ -131,7 +131,7 @@ def test_nothing_found_says_where_it_was_looked_for(sandbox: Sandbox, legs: Path
         "serve", "--scan", "nosuch", "--scan-in", legs, says=['"nosuch" was found', "--scan-in"]
     )
     check_message(said, [volume.legs[0], volume.legs[1], f'volume "{name}"', "damaged.img: "])
-    # The drives may come: a service manager tries again.
+    # The drives may still appear, so a service manager tries again.
     code, _, _ = run_any(HEMI, "serve", "--scan", "nosuch", "--scan-in", legs)
     assert code == 1
     hemi_fails("serve", "--scan", "nosuch", "--scan-in", legs / "nosuch", says=["was found"])
@@ -140,7 +140,7 @@ def test_nothing_found_says_where_it_was_looked_for(sandbox: Sandbox, legs: Path
 
 
 def damaged(leg: Path) -> bytes:
-    """The beginning of a leg whose superblocks cannot be used."""
+    """Returns the beginning of a leg whose superblocks cannot be used."""
     head = bytearray(leg.read_bytes()[: 4 * MIB])
     for slot in (0, 64 << 10):
         for sector in range(slot, slot + 4096, 512):
@@ -163,7 +163,7 @@ def test_a_copy_of_a_leg_is_refused(sandbox: Sandbox, legs: Path) -> None:
     volume = make(sandbox, legs)
     shutil.copyfile(volume.legs[1], legs / "copy.img")
     refused(volume, 3, "leg 1", "is there twice", volume.legs[1], legs / "copy.img")
-    # It may be one disk on two paths, of which the system makes one device in a moment.
+    # It may be one disk on two paths, which the system will soon combine into one device.
     volume.options = ["--wait-for-legs", "1h"]
     volume.launch()
     wait_until("hemi waits", lambda: "is there twice" in volume.process.output())
@@ -177,7 +177,7 @@ def test_a_copy_of_a_leg_is_refused(sandbox: Sandbox, legs: Path) -> None:
 
 
 def loop_device(sandbox: Sandbox, file: str | Path) -> str:
-    """A loop device upon a file, for as long as the sandbox is there."""
+    """Returns a loop device on a file, which exists as long as the sandbox."""
     code, device, error = run_any("losetup", "--find", "--show", file)
     if code != 0:
         pytest.skip(f"no loop device: {error}")
@@ -191,7 +191,7 @@ def test_a_device_and_the_file_behind_it_are_one_leg(sandbox: Sandbox, legs: Pat
     device = loop_device(sandbox, volume.legs[0])
     volume.start()
     legs_now = {leg["path"] for leg in volume.status()["legs"]}
-    # The device that is on top is the one that somebody else may have mounted.
+    # Only the device on top may be mounted by somebody else.
     assert legs_now == {device, volume.legs[1]}
     properties = hemi("inspect", "--udev", device).splitlines()
     assert {"ID_FS_TYPE=hemi_leg", "ID_FS_USAGE=raid", "HEMI_LEG=0"} < set(properties)
@@ -212,9 +212,9 @@ def test_udev_knows_an_adopted_disk_and_what_is_on_it_stays(sandbox: Sandbox) ->
         f"HEMI_VOLUME_ID={volume['volume']}",
         "HEMI_LEG=0",
     ]
-    # Nothing that would hide the file system.
+    # Nothing may hide the file system.
     assert "ID_FS" not in hemi("inspect", "--udev", f"end:{device}")
-    # The other leg has its metadata where most have it, and is not adopted.
+    # The other leg has its metadata in the usual place, and is not adopted.
     assert hemi("inspect", "--udev", f"end:{loop_device(sandbox, other)}") == ""
     assert hemi("inspect", "--udev", "end:/dev/null") == ""
     hemi_fails("inspect", "--udev", device, "end:x", says=["--udev takes one device"])
@@ -235,7 +235,7 @@ def test_a_missing_leg_that_is_in_is_waited_for_and_named(sandbox: Sandbox, legs
     volume.wait_serving()
     wait_until("it is healthy", lambda: volume.status()["health"] == "healthy")
     volume.stop()
-    # So are all of them.
+    # All of them are refused.
     for leg in volume.legs:
         Path(leg).rename(f"{sandbox.dir}/{Path(leg).name}")
     volume.launch()
@@ -270,7 +270,7 @@ def test_a_missing_leg_that_is_out_does_not_keep_the_volume_down(
     away.rename(volume.legs[1])
     journal.disconnect()
     volume.stop()
-    # The next start finds it, and fills it.
+    # The next start finds it and drains to it.
     volume.start()
     volume.wait_converged()
     volume.stop()
@@ -342,7 +342,7 @@ def test_a_device_that_does_not_answer_holds_up_nobody_for_ever(
     fuse = sandbox.start("nbdfuse", mounted, "--unix", server.socket, name="nbdfuse")
     try:
         wait_until("nbdfuse serves", lambda: mounted.stat().st_size > 0)
-        # The leg is at that device alone.
+        # The leg exists only on that device.
         Path(volume.legs[1]).rename(sandbox.path("away.img"))
         server.pause()
         begun = time.monotonic()

@@ -31,7 +31,7 @@ def refused(volume: Volume, *argv: str, code: int, says: tuple[str, ...]) -> Non
 
 
 def configured(sandbox: Sandbox) -> tuple[Volume, Path]:
-    """A volume that is served from a file with remarks, by way of a link."""
+    """Returns a volume that is served from a file with comments, through a link."""
     legs: list[str | Path] = [sandbox.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
     volume = Volume(sandbox, legs)
     volume.create(SIZE)
@@ -62,13 +62,13 @@ def test_a_bound_changes_under_load_and_holds(sandbox: Sandbox) -> None:
     journal = Journal(volume.uri, blocks=4096)
     assert journal.run(200)
     volume.inject(1, "--freeze", "1h")
-    # A block that is written again is not exposed once more.
+    # A block that is written again is not exposed twice.
     for _ in range(20):
         assert journal.run(500)
         if volume.status()["exposure"]["bytes"] > 2 * MIB:
             break
     assert volume.status()["exposure"]["bytes"] > 2 * MIB
-    # Below what is held: writers wait, and nothing is lost.
+    # Below the held amount: writers wait, and nothing is lost.
     volume.command("set", "exposure=1MiB")
     assert volume.status()["exposure"]["bound_bytes"] == MIB
     before = volume.status()["clients"]["writes"]["total"]["count"]
@@ -142,7 +142,7 @@ def test_a_change_is_shown_and_written_where_it_stands(sandbox: Sandbox) -> None
     volume.restart()
     assert settings(volume)["engine.exposure.bytes"]["value"] == "48MiB"
     assert settings(volume)["engine.wait.floor"]["value"] == "10ms"
-    # A file that is no configuration any more is known of before anything changes.
+    # An invalid file is noticed before anything changes.
     link.write_text("legs = [")
     refused(volume, "set", "exposure=8MiB", "--write-config", code=1, says=(str(link),))
     assert settings(volume)["engine.exposure.bytes"]["value"] == "48MiB"
@@ -170,7 +170,7 @@ def test_legs_that_come_and_go_are_written_into_the_file(sandbox: Sandbox) -> No
     volume.command("leg", "replace", 1, other, "--write-config")
     volume.wait_converged()
     assert json.dumps(str(other)) in link.read_text()
-    # The file is that of the volume as it is now.
+    # The file describes the volume as it is now.
     volume.restart()
     volume.wait_converged()
     assert len(volume.status()["legs"]) == 3
@@ -199,7 +199,7 @@ def test_volumes_are_listed_and_what_is_hidden_is_named(sandbox: Sandbox) -> Non
     listed = {volume["name"]: volume for volume in json.loads(out)["volumes"]}
     assert listed["two"]["control"] == str(volumes["two"].control)
     assert listed["two"]["size_bytes"] == SIZE
-    # One that hangs is named, and holds up nothing for long.
+    # A volume that hangs is named, and delays nothing for long.
     volumes["two"].signal(signal.SIGSTOP)
     try:
         code, out, err = run_any(HEMI, "list", env=env)

@@ -1,10 +1,9 @@
-"""The commands that README.md and docs/commands/ show work as they stand.
+"""Runs the commands that README.md and docs/commands/ show as they stand.
 
-Each page's shell blocks run in order in one shell, on a stage where the paths that the page
-names are small devices and files (hemi_harness/stage.py). A command succeeds unless the
-page shows its error; where the page shows output, the command prints it, but for ids, dates,
-sizes, times and counts (hemi_harness/pages.py). Each command is run or listed in `NOT_RUN`.
-"""
+Each page's shell blocks run in order in one shell, on a stage where the paths that the page names
+are small devices and files (hemi_harness/stage.py). A command succeeds unless the page shows its
+error. If the page shows output, the command prints it, except for ids, dates, sizes, times and
+counts (hemi_harness/pages.py). Each command is run or listed in `NOT_RUN`."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ UBLK = (
     "needs the kernel's ublk driver, which is not in every kernel; in `make kernel-test`, "
     "guest/test_transcripts.py does it"
 )
-# What is shown and not run, without the remark behind it, with the reason.
+# Commands that are shown and not run, without a comment behind, each with the reason.
 NOT_RUN = {
     ("README.md", "make demo"): BUILDS,
     ("README.md", "make test"): "runs this test",
@@ -86,20 +85,20 @@ WRITE = (
 
 @dataclass
 class Scene:
-    """What a page takes for granted."""
+    """The environment that a page assumes."""
 
     devices: dict[str, int] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
-    # Puts files in place and serves volumes.
+    # Creates files and serves volumes.
     prepare: Callable[[Stage], None] | None = None
-    # What happens between two of the page's commands, by the one that comes after it.
+    # Actions between two of the page's commands, by the later one.
     before: dict[str, Callable[[Stage], None]] = field(default_factory=dict)
-    # What a command may say and fail, because of how busy the machine is.
+    # Message of a command that may fail on a busy machine.
     excuse: str | None = None
 
 
 def serve(stage: Stage, arguments: str) -> Background:
-    """Serves as in another terminal, and waits until it does."""
+    """Serves as in another terminal, and waits until hemi serves."""
     process = stage.start(f"hemi serve {arguments}")
     process.wait_output("control socket")
     return process
@@ -110,7 +109,7 @@ def create_db(stage: Stage, options: str = "") -> None:
 
 
 def served_db(options: str = "") -> Callable[[Stage], None]:
-    """The volume "db" on two devices, being served."""
+    """Returns a function that serves the volume "db" on two devices."""
 
     def prepare(stage: Stage) -> None:
         open_db(stage, options)
@@ -119,7 +118,7 @@ def served_db(options: str = "") -> Callable[[Stage], None]:
 
 
 def open_db(stage: Stage, options: str = "") -> Background:
-    """Creates the volume "db" on two devices and serves it; both legs are whole."""
+    """Creates the volume "db" on two devices and serves it. Both legs are whole."""
     create_db(stage)
     process = serve(stage, f"{DB} {options}")
     wait_healthy(stage)
@@ -127,7 +126,7 @@ def open_db(stage: Stage, options: str = "") -> Background:
 
 
 def configured_db(stage: Stage) -> None:
-    """The volume "db", served from a configuration file."""
+    """Serves the volume "db" from a configuration file."""
     create_db(stage)
     (stage.srv / "db.toml").write_text(
         'volume = "db"\nlegs = ["/dev/nvme0n1p3", "/dev/sdb"]\n\n'
@@ -143,13 +142,13 @@ def wait_healthy(stage: Stage) -> None:
 
 
 def storage(stage: Stage) -> None:
-    """The export "db" of the host "storage", at the port a client takes without another."""
+    """Serves the export "db" of the host "storage" at a client's default port."""
     stage.must("truncate -s 80M storage.img")
     stage.must("nbdkit --ipaddr 127.0.0.2 --port 10809 file storage.img")
 
 
 def spec_of(page: str, part: str) -> str:
-    """The TOML file on a page that has this table."""
+    """Returns the TOML file on a page that has this table."""
     found = [text for text in blocks(PAGES[page], "toml") if part in text]
     assert len(found) == 1, f"{page} has {len(found)} TOML blocks with {part}"
     return found[0]
@@ -164,7 +163,7 @@ def config_page(stage: Stage) -> None:
 
 
 def upgrade_page(stage: Stage) -> None:
-    """Two clients that stay connected."""
+    """Serves a volume with two clients that stay connected."""
     open_db(stage)
     for _ in range(2):
         client = stage.start(
@@ -176,7 +175,7 @@ def upgrade_page(stage: Stage) -> None:
 
 
 def grow_page(stage: Stage) -> None:
-    """A volume on two files."""
+    """Serves a volume on two files."""
     stage.must("hemi create --name demo --size 64MiB --leg fast.img --leg slow.img")
     serve(stage, "--leg fast.img --leg slow.img")
 
@@ -190,7 +189,7 @@ def make_room(stage: Stage) -> None:
 
 
 def detached_leg(stage: Stage) -> None:
-    """A leg with a file system on it that was detached, and a volume that was closed."""
+    """Leaves a detached leg with a file system, and a closed volume."""
     process = open_db(stage)
     stage.must("mkfs.ext4 -q fs.img 32M")
     stage.must("nbdcopy fs.img 'nbd+unix:///?socket=/run/hemi/db.nbd'")
@@ -200,7 +199,7 @@ def detached_leg(stage: Stage) -> None:
 
 
 def leg_is_out(stage: Stage) -> None:
-    """The volume "db", whose leg 1 died and was marked out."""
+    """Serves the volume "db", whose leg 1 died and was marked out."""
     stage.must(
         "truncate -s 80M dead.img && nbdkit --unix /run/dead --pidfile /run/dead.pid file dead.img"
     )
@@ -214,7 +213,7 @@ def leg_is_out(stage: Stage) -> None:
 
 
 def load_page(stage: Stage) -> None:
-    """Specs, and a recording of what the volume "db" was asked for."""
+    """Creates specs, and a recording of requests to the volume "db"."""
     (stage.srv / "night.toml").write_text(spec_of("docs/commands/load.md", "[workload.replay]"))
     (stage.srv / "mix.toml").write_text(
         'title = "A mix"\n'
@@ -232,7 +231,7 @@ def load_page(stage: Stage) -> None:
 
 
 def forsaken_leg(stage: Stage) -> None:
-    """A leg that lacks what another one holds, which is gone, and a ledger that knows."""
+    """Leaves a leg that lacks data of another, which is gone, and a ledger that knows it."""
     create_db(stage, "--region-size 128KiB")
     process = serve(stage, f"{DB} --allow-inject --ledger /run/hemi")
     wait_healthy(stage)
@@ -240,7 +239,7 @@ def forsaken_leg(stage: Stage) -> None:
     stage.must(WRITE.replace("--size=4m", "--offset=40m --size=128k"))
     stage.must("pkill -KILL -x hemi")
     process.stop()
-    # A process that was killed holds its drives until its last I/O has ended.
+    # A killed process holds its drives until its last I/O has ended.
     held = "import os; os.open('/dev/nvme0n1p3', os.O_RDWR | os.O_EXCL)"
     stage.until("the drives are free", f'python3 -c "{held}"')
 
@@ -252,7 +251,8 @@ def corrupt(stage: Stage) -> None:
 
 
 def frozen_leg(stage: Stage) -> None:
-    """The volume "db" under load, with leg 1 frozen. A stage has memory that outlives hemi."""
+    """Serves the volume "db" under load, with leg 1 frozen. A stage has memory that outlives
+    hemi."""
     open_db(stage, "--allow-inject --ledger /run/hemi")
     load = WRITE.replace("--minimal", "--time_based --runtime=3600 --rate_iops=100 --minimal")
     stage.start(load)
@@ -329,20 +329,20 @@ SCENES = {
 }
 
 
-# Commands that run until they are interrupted, as in a terminal of their own.
+# Returns true for commands that run until interrupted, as in a terminal of their own.
 def stays(command: Command) -> bool:
     text = command.text
     serves = text.startswith("hemi serve") and not re.search("--(print-config|run) ?", text)
     return (serves and "&" not in text) or "--watch" in text or "dashboard --proxy" in text
 
 
-# Commands that show a moment, and change nothing: what they show comes sooner or later.
+# Returns true for commands that show a state and change nothing. Their output comes eventually.
 def looks(command: Command) -> bool:
     return "hemi status" in command.text or "hemi inspect" in command.text
 
 
 class Reader:
-    """Somebody who types what a page shows."""
+    """A reader who types the commands of a page."""
 
     def __init__(self, stage: Stage, excuse: str | None) -> None:
         self.stage = stage
@@ -361,7 +361,7 @@ class Reader:
             watch.stop()
 
     def leave(self) -> None:
-        """Stops what is served, as Ctrl-C does."""
+        """Stops the server, as Ctrl-C does."""
         if self._server:
             ended = self._server.stop()
             assert ended.code == 0, f"`{self._server.command}` exited {ended.code}:\n{ended.output}"
@@ -384,14 +384,15 @@ class Reader:
             raise AssertionError(problem)
 
     def _try(self, command: Command) -> str | None:
-        """What is wrong with what a command does; `None` if nothing is."""
+        """Returns the difference of a command's result from the page, or `None` if there is
+        none."""
         ended = self.stage.run(command.text)
         if ended.code != 0 and self._excuse and self._excuse in ended.output:
             return None
         refused = any(line.startswith("error:") for line in command.output)
         if refused != (ended.code != 0):
             return f"{command.where}\nexited {ended.code}:\n{ended.output}"
-        # A reader's drives fail by themselves; those of a stage are made to.
+        # A reader's drives fail by themselves, those of a stage by injection.
         printed = re.sub(r"^injected  leg .*\n", "", ended.output, flags=re.MULTILINE)
         if command.output and not matches(command.output, printed):
             shown = "\n".join(command.output)
@@ -400,7 +401,7 @@ class Reader:
 
 
 def uncommented(command: Command) -> str:
-    """Returns the command without the remark behind it, which may change."""
+    """Returns the command without a comment behind it, which may change."""
     return re.split(r"\s+# ", command.text, maxsplit=1)[0]
 
 
@@ -458,7 +459,7 @@ def test_nothing_of_a_stage_is_seen_outside(sandbox: Sandbox) -> None:
 
 
 def test_a_stage_keeps_no_mount_of_another_test(sandbox: Sandbox) -> None:
-    """A copy of a mount would keep its device busy after its end outside."""
+    """Checks that no copy of another test's mount keeps its device busy."""
     reason = unavailable()
     if reason:
         pytest.skip(reason)
@@ -470,7 +471,7 @@ def test_a_stage_keeps_no_mount_of_another_test(sandbox: Sandbox) -> None:
 
 
 def test_the_benchmarks_page_says_what_was_measured() -> None:
-    """docs/benchmarks.md is written from bench/results.json, never by hand."""
+    """Checks that docs/benchmarks.md is generated from bench/results.json, never by hand."""
     results = json.loads((ROOT / "bench" / "results.json").read_text())
     assert (ROOT / "docs" / "benchmarks.md").read_text() == page_of(results)
 

@@ -1,4 +1,4 @@
-"""`hemi sim`: experiments from their files, the same every time, and refused by name."""
+"""`hemi sim`: experiments from files, the same every time, and refusals with reasons."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_same_seed_gives_the_same_bytes(spec: Path) -> None:
         [["system.policy", "all"]],
         [["system.policy", "first"]],
     ]
-    # One case by itself is that case.
+    # A single case equals that case of the whole run.
     assert json.loads(hemi("sim", "run", spec, "--json", "--seed", 5, "--case", 1)) == whole[1:]
     # The plain mirror waits for the slower volume, hemi for the faster.
     assert whole[1]["writes"]["p50"] < whole[0]["writes"]["p50"]
@@ -155,7 +155,7 @@ def test_any_scheduler_can_spread_the_cases(sandbox: Sandbox, spec: Path) -> Non
     assert json.loads(hemi("sim", "run", spec, "--list", "--json", "--seed", 9))[0]["seed"] == 9
     table = hemi("sim", "run", spec, "--list")
     assert "workload.open.rate" in table and "1000.5" in table
-    # Each case by itself, in any order, is to the byte what the whole run says of it.
+    # Each single case, in any order, equals that of the whole run byte for byte.
     whole = sandbox.path("whole.json")
     assert hemi("sim", "run", spec, "--json", whole) == ""
     parts: list[str] = []
@@ -177,7 +177,7 @@ def test_one_case_is_refused_by_name(sandbox: Sandbox, spec: Path) -> None:
 
 
 def snapshots(*argv: object) -> tuple[str, str]:
-    """What a run with snapshots prints, and what it says of them."""
+    """Returns the output of a run with snapshots, and its messages about them."""
     result = subprocess.run(
         [str(part) for part in (HEMI, "sim", *argv)], capture_output=True, text=True, check=True
     )
@@ -195,9 +195,9 @@ def test_snapshots_change_nothing_but_the_time(sandbox: Sandbox, spec: Path) -> 
     assert len(files) == 2 and all(file.suffix == ".flash" for file in files)
     reused, said = snapshots(*run)
     assert reused == right and said.count("reused") == 2 and "warning" not in said
-    # Other chance is another drive.
+    # Another seed gives another drive.
     assert snapshots(*run, "--seed", 9)[1].count("kept") == 2
-    # What is damaged is said, and made again.
+    # Damaged snapshots are reported and rebuilt.
     content = files[0].read_bytes()
     files[0].write_bytes(content[: len(content) // 2])
     files[1].write_bytes(content)
@@ -205,7 +205,7 @@ def test_snapshots_change_nothing_but_the_time(sandbox: Sandbox, spec: Path) -> 
     assert again == right and said.count("warning") == 2
     assert "damaged or truncated" in said and "other parameters" in said
     assert files[0].read_bytes() == content
-    # A single case finds what the whole sweep has made.
+    # A single case uses the snapshots of the whole sweep.
     one, said = snapshots(*run, "--case", 0)
     assert said.count("reused") == 2 and json.loads(one) == json.loads(right)[:1]
     in_the_way = sandbox.path("file")

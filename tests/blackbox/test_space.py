@@ -1,4 +1,4 @@
-"""Sizes at their ends: huge volumes in bounded memory, disks that are full."""
+"""Extremes of size: huge volumes in bounded memory, and full disks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIXED = 256 * MIB
 
 
 def sparse_file_system(sandbox: Sandbox) -> Path:
-    """XFS on a sparse file: it takes files of 16 TiB, which ext4 does not."""
+    """Returns XFS on a sparse file. It takes files of 16 TiB, which ext4 does not."""
     backing = sandbox.file("xfs.img", 8 * GIB)
     run("mkfs.xfs", "-q", backing)
     return sandbox.mount(sandbox.loop(backing))
@@ -50,7 +50,7 @@ def test_sixteen_tebibytes_open_in_bounded_memory(sandbox: Sandbox, count: int) 
             assert client.read(offset, 4096) == data
     peak = volume.process.peak_memory()
     assert peak <= FIXED + BUFFERS, f"{peak / MIB:.0f} MiB resident at most"
-    # After a crash with that many dirty regions as well.
+    # The same after a crash with that many dirty regions.
     volume.kill()
     volume.start()
     with volume.client() as client:
@@ -78,9 +78,9 @@ def test_a_leg_that_does_not_fit_its_disk_is_refused(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("full", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_full_disk_under_a_sparse_leg(sandbox: Sandbox, full: int) -> None:
-    """Clients go on; the leg with the full disk is reported; when there is room it returns."""
+    """Fills a leg's disk: clients go on, the leg is reported, and it returns when there is room."""
     size = 128 * MIB
-    # The leg fits it, but not beside the filler.
+    # The leg fits, but not beside the filler.
     root = small_file_system(sandbox, 192 * MIB)
     legs: list[str | Path] = [sandbox.path("roomy.img"), root / "cramped.img"]
     if full == 0:
@@ -110,7 +110,7 @@ def test_a_full_disk_under_a_sparse_leg(sandbox: Sandbox, full: int) -> None:
 
 
 def test_clients_go_on_while_a_leg_has_no_space_for_its_rebuild(sandbox: Sandbox) -> None:
-    """After a crash a sparse leg holds little of regions that the other one holds whole."""
+    """Rebuilds a sparse leg that holds little of regions that the other one holds whole."""
     size = 2 * GIB
     root = small_file_system(sandbox, 192 * MIB)
     legs: list[str | Path] = [sandbox.path("roomy.img"), root / "cramped.img"]
@@ -118,7 +118,7 @@ def test_clients_go_on_while_a_leg_has_no_space_for_its_rebuild(sandbox: Sandbox
     volume = Volume(sandbox, legs, options=options, inject=True)
     volume.create(size)
     volume.start()
-    # The other leg is to decide the regions: this one owes them after the crash.
+    # The other leg gets the authority, so this one owes the regions after the crash.
     volume.inject(1, "--delay", "2ms")
     source = random.Random(1)
     written = {}
@@ -132,7 +132,7 @@ def test_clients_go_on_while_a_leg_has_no_space_for_its_rebuild(sandbox: Sandbox
     free = os.statvfs(root)
     run("fallocate", "-l", free.f_bavail * free.f_frsize - MIB, filler)
     volume.kill()
-    # What differs from a region's beginning to its end is written from its beginning to its end.
+    # A region that differs at its beginning and end is written from beginning to end.
     with Path(legs[0]).open("r+b") as leg:
         for offset in written:
             region = offset // MIB * MIB
@@ -149,7 +149,7 @@ def test_clients_go_on_while_a_leg_has_no_space_for_its_rebuild(sandbox: Sandbox
 
 @pytest.mark.parametrize("reserved", [False, True])
 def test_a_rebuild_takes_no_space_for_zeros(sandbox: Sandbox, reserved: bool) -> None:
-    """A new leg is given whole regions: a sparse one stays sparse, a reserved one full."""
+    """Gives a new leg whole regions: a sparse one stays sparse, a reserved one full."""
     size = 1 * GIB
     legs: list[str | Path] = [sandbox.path(f"leg{i}.img") for i in range(2)]
     volume = Volume(sandbox, legs)
@@ -176,7 +176,7 @@ def test_a_rebuild_takes_no_space_for_zeros(sandbox: Sandbox, reserved: bool) ->
         if reserved:
             assert space >= leg.stat().st_size, f"{leg}: {space} bytes are left"
         else:
-            # A drain is of a mebibyte at most; where a client wrote, it is written whole.
+            # A drain is at most a mebibyte, and is written whole where a client wrote.
             assert space <= 2 * count * MIB, f"{leg} takes {space} bytes"
 
 

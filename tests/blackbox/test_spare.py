@@ -1,4 +1,4 @@
-"""`--spare`: a drive is discarded, a part of it stays unused, and what cannot is refused."""
+"""`--spare`: a drive is discarded, part of it stays unused, and unsuitable drives are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def allocated(path: Path) -> int:
 
 
 def full(sandbox: Sandbox, name: str) -> Path:
-    """A file without a hole, which a discard of a loop device over it makes holes in."""
+    """Returns a file without holes, in which a discard of a loop device on it makes some."""
     path = sandbox.path(name)
     with path.open("wb") as file:
         for _ in range(DISK // MIB):
@@ -95,13 +95,13 @@ def test_what_cannot_have_a_spare_part_is_refused(sandbox: Sandbox) -> None:
 # Commands of /dev/loop-control (linux/loop.h).
 LOOP_CTL_ADD = 0x4C80
 LOOP_CTL_REMOVE = 0x4C81
-# A number that `losetup --find` does not give out.
+# A number that `losetup --find` does not choose.
 LOOP = 4711
 
 
 @contextlib.contextmanager
 def loop_without_discard(path: Path) -> Iterator[Path]:
-    """A loop device of its own: the kernel lets nobody turn discards on again."""
+    """Yields a loop device of its own, whose discards the kernel lets nobody turn on again."""
     device = Path(f"/dev/loop{LOOP}")
     with Path("/dev/loop-control").open("rb") as control:
         fcntl.ioctl(control, LOOP_CTL_ADD, LOOP)

@@ -1,5 +1,6 @@
-"""Requests of a leg that stall one by one, as `hemi inject --stall` and `--experiment` lay it on:
-what status shows, and that nothing is lost by it. Stalls last until the test ends them."""
+"""Single requests of a leg that stall, injected by `hemi inject --stall` and `--experiment`.
+
+The status shows the stalls, and no data is lost. Stalls last until the test ends them."""
 
 from __future__ import annotations
 
@@ -10,19 +11,19 @@ from hemi_harness.hemi import MIB, assert_identical
 from hemi_harness.journal import Journal
 
 SIZE = 32 * MIB
-# A leg that a test stalls is not given up, however slow the machine is.
+# Keeps a leg that a test stalls in, however slow the machine is.
 OPTIONS = ("--set", "engine.clean_after=500ms", "--set", "engine.out_after=1day")
 
 
 def served(sandbox: Sandbox) -> Volume:
-    """A volume of two files into which faults may be injected."""
+    """Returns a volume of two files into which faults may be injected."""
     volume = Volume.on_files(sandbox, SIZE, inject=True, options=OPTIONS)
     volume.wait_converged()
     return volume
 
 
 def injected(volume: Volume, leg: int) -> Any:
-    """What status says of a leg's faults."""
+    """Returns the status of a leg's faults."""
     return volume.status()["legs"][leg]["injected"]
 
 
@@ -35,7 +36,7 @@ def test_stalled_writes_are_held_until_they_are_let_go(sandbox: Sandbox) -> None
     assert (stalls["seed"], stalls["phase"], stalls["phases"]) == (7, 1, 1)
     assert stalls["phase_left_ns"] is None
     journal = Journal(volume.uri, blocks=1024)
-    # The other leg has all of it: nothing waits for writes that stall for an hour.
+    # The other leg has all data, so nothing waits for writes that stall for an hour.
     assert journal.run(500)
     wait_until("the leg holds writes", lambda: injected(volume, 1)["held"] > 0)
     faults = injected(volume, 1)
@@ -44,7 +45,7 @@ def test_stalled_writes_are_held_until_they_are_let_go(sandbox: Sandbox) -> None
     assert "injected  leg 1: stalls (phase 1 of 1, seed 7)" in volume.shown()
     assert injected(volume, 0) is None
     journal.verify()
-    # Another schedule is no end of what is held: clearing is.
+    # Another schedule does not release held requests, but clearing does.
     volume.inject(1, "--stall", "for:1s")
     assert injected(volume, 1)["held"] > 0
     volume.inject(1, "--clear")
@@ -57,7 +58,7 @@ def test_stalled_writes_are_held_until_they_are_let_go(sandbox: Sandbox) -> None
 
 def test_an_experiment_goes_through_its_phases(sandbox: Sandbox) -> None:
     volume = served(sandbox)
-    # A third of a second to a phase.
+    # A third of a second for each phase.
     volume.inject(0, "--experiment", "ebs-decreasing", "--time-scale", "0.002")
     assert injected(volume, 0)["stalls"]["phases"] == 5
     journal = Journal(volume.uri, blocks=1024)
@@ -89,7 +90,7 @@ def test_the_share_is_met(sandbox: Sandbox) -> None:
     wait_until("status has all reads", lambda: sum(reads["seen"] for reads in seen()) >= 2000)
     for reads in seen():
         expected = 0.3 * reads["seen"]
-        # Seven standard deviations: chance does not go there.
+        # Seven standard deviations, beyond any chance.
         assert abs(reads["stalled"] - expected) <= 7 * (expected * 0.7) ** 0.5 + 1
 
 

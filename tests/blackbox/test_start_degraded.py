@@ -65,7 +65,7 @@ def test_a_missing_leg_is_given_up_if_the_operator_says_so(sandbox: Sandbox, end
     journal.verify()
     assert journal.run(200)
     journal.disconnect()
-    # It comes back, as a leg that is out. The next start fills it, and has given up nothing.
+    # It comes back as a leg that is out. The next start drains to it, and gives up nothing.
     away.rename(volume.legs[1])
     volume.restart()
     assert volume.status()["given_up"] is None
@@ -96,7 +96,7 @@ def test_damage_is_not_started_over(sandbox: Sandbox) -> None:
     journal.disconnect()
     volume.stop()
     take_away(volume.legs[1])
-    # The first page of the region table is behind the superblocks and the lists.
+    # The first page of the region table follows the superblocks and the lists.
     leg = Path(volume.legs[0])
     before = leg.read_bytes()
     flip(leg, MIB + 100)
@@ -111,7 +111,7 @@ def test_without_its_ledger_nothing_is_given_up(sandbox: Sandbox) -> None:
     directory = sandbox.directory_in(Path("/dev/shm"))
     volume = Volume.on_files(sandbox, SIZE, inject=True, options=("--ledger", directory))
     journal = Journal(volume.uri, blocks=SIZE // 4096)
-    # Leg 1 takes over, and the ledger alone says where.
+    # Leg 1 takes over, and only the ledger has the places.
     events = {300: lambda: volume.inject(0, "--freeze", "1h"), 700: volume.kill}
     assert not journal.run(1_000_000, at=events)
     journal.disconnect()
@@ -125,7 +125,7 @@ def test_without_its_ledger_nothing_is_given_up(sandbox: Sandbox) -> None:
     ledger.chmod(0o600)
     volume.start()
     given_up = volume.status()["given_up"]
-    # Leg 0 was frozen: by the ledger, it is known where it may be behind.
+    # Leg 0 was frozen, and the ledger has the places where it may be behind.
     assert given_up["legs"] == [1] and given_up["uncertain_bytes"] > 0, given_up
     text = " ".join(risk["text"] for risk in volume.status()["risks"])
     assert "gave up leg 1" in text and "perhaps some in" in text

@@ -1,4 +1,4 @@
-"""TLS: encrypted connections, client certificates, and who is turned away."""
+"""TLS: encrypted connections, client certificates, and rejected clients."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_broken_certificates_are_named_before_serving(sandbox: Sandbox) -> None:
 
 
 def test_a_leg_is_reached_through_tls(sandbox: Sandbox) -> None:
-    """Created, filled, killed, reconnected and closed, with a certificate on both sides."""
+    """Creates, fills, kills, reconnects and closes a volume, with a certificate on both sides."""
     certificates = tls.make(sandbox)
     backing = sandbox.file("remote.img", leg_bytes(SIZE))
     server = tls.serve(sandbox, certificates, backing)

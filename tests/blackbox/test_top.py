@@ -1,4 +1,4 @@
-"""`hemi top` on a terminal, by what it sends there."""
+"""`hemi top` on a terminal, judged by its output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
 class Screen:
-    """A terminal with `hemi top` on it."""
+    """A terminal that runs `hemi top`."""
 
     def __init__(self, *argv: str | os.PathLike[str], columns: int = 110, rows: int = 30) -> None:
         self.main, self.other = pty.openpty()
@@ -52,7 +52,7 @@ class Screen:
         return self.text
 
     def lines(self) -> list[str]:
-        """The newest screen, without styles."""
+        """Returns the newest screen, without styles."""
         frames = FRAME.findall(self.read())
         if not frames:
             return []

@@ -1,4 +1,4 @@
-"""`hemi upgrade`: another program goes on, and clients that never reconnect see a pause."""
+"""`hemi upgrade`: another program goes on, and clients that never reconnect see only a pause."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from hemi_harness.sandbox import PATIENCE, free_port
 from hemi_harness.verifying_load import Mix, VerifyingLoad
 
 SIZE = 64 * MIB
-# Clients wait less than a second on a machine of their own. Tests share one.
+# Clients wait less than a second on a machine of their own, but tests share one.
 PAUSE_MAX = 5.0
 REQUEST, REPLY = 0x25609513, 0x67446698
 READ, WRITE, FLUSH = 0, 1, 3
 
 
 def upgrade(volume: Volume, *options: str | Path) -> float:
-    """Upgrades; the time that clients waited, in seconds."""
+    """Upgrades hemi. Returns the seconds that clients waited."""
     before = volume.process.pid
     said = volume.command("upgrade", *options)
     assert "went on for" in said, said
@@ -54,12 +54,12 @@ def upgrade(volume: Volume, *options: str | Path) -> float:
 
 
 def writes(volume: Volume) -> int:
-    """Writes since the program that serves now began."""
+    """Returns the writes since the serving program began."""
     return int(volume.status()["clients"]["writes"]["total"]["count"])
 
 
 class Raw:
-    """A client that sends what it is told, piece by piece."""
+    """A client that sends given bytes, piece by piece."""
 
     def __init__(self, volume: Volume, *, go: bool = True, tcp: int | None = None) -> None:
         if tcp is None:
@@ -77,7 +77,7 @@ class Raw:
 
     @staticmethod
     def hello() -> bytes:
-        """Client flags, and EXPORT_NAME of the default export, answered without zeroes."""
+        """Returns client flags, and EXPORT_NAME of the default export, answered without zeroes."""
         return struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 1, 0)
 
     def send(self, data: bytes) -> None:
@@ -96,7 +96,7 @@ class Raw:
         assert (magic, error, got) == (REPLY, 0, cookie)
 
     def replies(self, *cookies: int) -> None:
-        """Answers without data, in any order."""
+        """Checks that these requests are answered without data, in any order."""
         got = [struct.unpack(">IIQ", self.receive(16)) for _ in cookies]
         assert sorted(got) == sorted((REPLY, 0, cookie) for cookie in cookies)
 
@@ -121,7 +121,7 @@ def test_a_client_sees_a_pause_and_nothing_else(sandbox: Sandbox) -> None:
             assert status["taken_over"]["upgrades"] == turn + 1
             assert status["taken_over"]["connections"] == 2
             assert status["taken_over"]["cut"] == 0
-            # Those that asked whether it listens were accepted, too, and so on.
+            # Connections that only checked for a listener were accepted too.
             assert status["clients"]["connections"]["open"] == 2
             assert status["clients"]["connections"]["accepted"] >= 2
             assert other.read(turn * MIB, len(data)) == data
@@ -177,7 +177,8 @@ def test_a_verified_load_goes_on(sandbox: Sandbox, transport: str) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_read_is_right_over_upgrades_and_a_kill(sandbox: Sandbox, seed: int) -> None:
-    """All kinds of requests over several connections; with few buffers, so that some wait."""
+    """Sends all kinds of requests over several connections, sometimes with so few buffers that some
+    wait."""
     rng = random.Random(seed)
     budget = rng.choice(["16MiB", "256MiB"])
     volume = Volume.on_files(sandbox, SIZE, options=("--buffer-budget", budget))
@@ -194,7 +195,7 @@ def test_every_read_is_right_over_upgrades_and_a_kill(sandbox: Sandbox, seed: in
                     return load.writes >= enough
 
                 wait_until("the load goes on", goes_on)
-        except BaseException as error:  # told below, by the main thread
+        except BaseException as error:  # raised below, by the main thread
             failed.append(error)
         finally:
             volume.kill()
@@ -279,7 +280,7 @@ def test_a_client_that_does_not_read_gets_all_its_answers(sandbox: Sandbox) -> N
         for at in range(0, len(data), MIB):
             client.write(at, data[at : at + MIB])
     raw = Raw(volume)
-    # More than the sockets' buffers take, a write in between, and half a header behind.
+    # More than the sockets' buffers hold, a write in between, and half a header at the end.
     for index in range(16):
         raw.send(request(READ, index, index * MIB, MIB))
     late = request(READ, 99, 0, 512)
@@ -371,7 +372,7 @@ def test_an_invalid_configuration_is_found_before_anything_changes(sandbox: Sand
         config.write_text(good + "no_such_key = 1\n")
         hemi_fails("upgrade", "--control", volume.control, says=["no_such_key"])
         client.write(0, b"z" * 512)
-        # What changed otherwise holds from then on.
+        # Other changes hold from then on.
         config.write_text(good + "drain_on_stop = '7s'\n")
         upgrade(volume)
         assert "7s" in volume.curl("/v1/config")[1]
@@ -426,7 +427,7 @@ def test_requests_that_are_not_answered_end_an_upgrade(sandbox: Sandbox) -> None
         client.finish(cookie)
         other.write(8192, b"e" * 512)
         assert client.read(0, 4096) == b"d" * 4096
-        # The server listens on, and a further attempt succeeds.
+        # The server still listens, and another attempt succeeds.
         with volume.client() as third:
             third.flush()
         wait_until(
@@ -444,7 +445,7 @@ def test_an_upgrade_waits_for_a_leg_that_soon_answers(sandbox: Sandbox) -> None:
         volume.inject(1, "--freeze", "4s")
         client.write(4096, b"b" * 4096)
         volume.wait_leg_state(1, "frozen")
-        # Clients do not wait as long.
+        # Clients do not wait that long.
         assert upgrade(volume) < 4
         assert client.read(0, 8192) == b"a" * 4096 + b"b" * 4096
 
@@ -565,8 +566,9 @@ def test_a_remote_leg_needs_no_quarantine(sandbox: Sandbox) -> None:
 
 
 class Systemd:
-    """Plays systemd for a service with a descriptor store: takes descriptors by name, passes them
-    to the next process, and forgets them when it is told to."""
+    """Imitates systemd for a service with a descriptor store.
+
+    It takes descriptors by name, passes them to the next process, and forgets them on request."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.path = sandbox.path("notify")
@@ -577,7 +579,7 @@ class Systemd:
         self.said: list[str] = []
 
     def listen(self) -> None:
-        """Takes in what has been said."""
+        """Receives all messages so far."""
         while True:
             try:
                 text, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 8)
@@ -601,9 +603,9 @@ class Systemd:
         }
 
     def pass_on(self, volume: Volume, sandbox: Sandbox) -> None:
-        """Has the volume's next process get what is kept, as descriptors from 3 on."""
-        # The descriptors are this process's: the shell opens what they name, but sockets cannot be
-        # opened so. It gets them over a socket instead.
+        """Passes the kept descriptors to the volume's next process, from 3 on."""
+        # The descriptors are this process's. A shell could open the paths behind them, but not
+        # sockets, so they are passed over a socket.
         volume.prefix = ["/usr/bin/python3", _starter(sandbox), self.path.with_suffix(".pass")]
 
 
@@ -674,10 +676,10 @@ def test_a_service_is_restarted_with_its_clients(sandbox: Sandbox) -> None:
             for known in range(turn + 1):
                 assert client.read(8 * MIB + known * 4096, 4096) == pattern(known, 4096)
             assert volume.status()["taken_over"]["connections"] == 2
-        # In place as well, after a start that was passed descriptors.
+        # An upgrade in place works too, after a start that was passed descriptors.
         upgrade(volume)
         assert client.read(0, len(data)) == data
-        # Nothing is left at a stop: systemd closes what it keeps, and clients see the end.
+        # A stop leaves nothing: systemd closes the kept descriptors, and clients see the end.
         assert volume.process.terminate() == 0
         systemd.listen()
         assert len(systemd.kept) == 5

@@ -1,4 +1,4 @@
-"""A virtual machine's disk (vhost-user-blk), by a front end of the tests' own."""
+"""A virtual machine's disk (vhost-user-blk), with the tests' own front end."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_requests(volume: Volume, machine: Machine) -> None:
     assert machine.do(DISCARD, 0, struct.pack("<QII", 32, 8, 0))[0] == OK
     data = data[: 8 * 512] + bytes(8 * 512) + data[16 * 512 :]
     assert machine.do(READ, 8, length=8192)[1] == data[:8192]
-    # What hemi cannot do it says, and goes on.
+    # hemi reports requests it cannot do, and goes on.
     end = VOLUME // 512
     for kind, sector, payload, length, status in [
         (READ, end, b"", 512, FAILED),
@@ -92,7 +92,7 @@ def test_requests(volume: Volume, machine: Machine) -> None:
         (99, 0, b"", 0, UNSUPPORTED),
     ]:
         assert machine.do(kind, sector, payload, length)[0] == status, (kind, sector)
-    # The same bytes through the other door.
+    # The same bytes through NBD.
     with volume.client() as client:
         assert client.read(8192, 8192) == data[4096:12288]
     assert machine.stop_queue() == machine.available
@@ -136,7 +136,7 @@ def test_one_machine_at_a_time(volume: Volume, machine: Machine) -> None:
 
 
 class Load:
-    """Blocks with versions: writes that were answered are there, the others are old or new."""
+    """Blocks with versions: answered writes must be found, other blocks are old or new."""
 
     def __init__(self, machine: Machine, seed: int = 0) -> None:
         self.machine = machine
@@ -149,7 +149,7 @@ class Load:
         return struct.pack("<QQ", number, version) * (BLOCK // 16) if version else bytes(BLOCK)
 
     def go_on(self, seconds: float, least: int) -> None:
-        """Keeps the queue full for so long, and for so many requests at least; fails at the first
+        """Keeps the queue full for `seconds` and at least `least` requests. Fails at the first
         error."""
         until, last = time.monotonic() + seconds, self.version + least
         limit = until + 60
@@ -195,14 +195,14 @@ class Load:
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_the_guest_goes_on_over_restarts(volume: Volume, machine: Machine, end: str) -> None:
-    """Nothing in the guest fails, no answer is lost or given twice, and every write is there."""
+    """Checks that no request fails, no answer is lost or repeated, and every write is there."""
     machine.connect()
     load = Load(machine)
     for round_ in range(ROUNDS):
         volume.inject(1, "--delay", "3ms")
         load.go_on(0.7, least=100)
         if end == "kill":
-            # In the middle of it: with a leg that is slow, some requests are in flight.
+            # In the middle: with a slow leg, some requests are in flight.
             volume.kill()
         else:
             volume.process.terminate()
@@ -222,7 +222,7 @@ def test_the_guest_goes_on_over_restarts(volume: Volume, machine: Machine, end: 
 
 
 def test_requests_in_flight_are_done_again(volume: Volume, machine: Machine) -> None:
-    """Writes that cannot end before the kill end after it, in the order they were taken in."""
+    """Checks that writes in flight at the kill end after it, in the order of their arrival."""
     machine.connect()
     for leg in (0, 1):
         volume.inject(leg, "--freeze", "1h")
@@ -255,8 +255,8 @@ def test_requests_in_flight_are_done_again(volume: Volume, machine: Machine) -> 
 
 
 def test_a_loss_before_an_upgrade_is_told_after_it(sandbox: Sandbox) -> None:
-    """The engine tells each client once. The program before was told for the guest."""
-    # Too little memory for private copies of what leg 1 owes.
+    """Checks that the engine reports a loss once to each client, also over upgrades."""
+    # Too little memory for private copies of leg 1's debt.
     options: list[Arg] = ["--vhost", sandbox.path("vol.vhost"), "--set", "buffer_budget=16MiB"]
     volume = Volume.on_files(sandbox, VOLUME, inject=True, options=options)
     machine = Machine(socket_of(volume))
@@ -273,13 +273,13 @@ def test_a_loss_before_an_upgrade_is_told_after_it(sandbox: Sandbox) -> None:
     volume.inject(1, "--clear")
     volume.wait_converged()
     for _ in range(2):
-        # The machine is away while a program comes and goes.
+        # The machine is disconnected during an upgrade.
         assert "went on for" in volume.command("upgrade")
     machine.reconnect()
     assert machine.do(WRITE, 16, b"w" * BLOCK)[0] == OK
     assert machine.do(FLUSH, 0)[0] == FAILED
     assert machine.do(FLUSH, 0)[0] == OK
-    # It was told, and is not told again.
+    # The loss was reported, and is not reported again.
     assert "went on for" in volume.command("upgrade")
     machine.reconnect()
     assert machine.do(FLUSH, 0)[0] == OK
@@ -399,7 +399,7 @@ def test_a_hostile_guest_loses_its_connection_only(volume: Volume, name: str) ->
 
 
 def test_rubbish_in_every_part_of_a_queue(volume: Volume) -> None:
-    """Hundreds of random tables: hemi answers or hangs up, and serves the next machine."""
+    """Offers hundreds of random tables. hemi answers or hangs up, and serves the next machine."""
     rng = random.Random(5)
     for _ in range(60 * ROUNDS):
         machine = Machine(socket_of(volume))
@@ -429,7 +429,7 @@ def test_a_front_end_that_breaks_the_protocol(volume: Volume, machine: Machine) 
     file = os.open("/dev/null", os.O_RDWR)
 
     def refused(words: str, act: Callable[[], object]) -> None:
-        # The log takes few lines a second about clients that misbehave.
+        # The log takes only a few lines a second about misbehaving clients.
         time.sleep(0.3)
         machine.negotiate()
         try:
@@ -471,7 +471,7 @@ def test_a_queue_that_stops_waits_for_its_requests(volume: Volume, machine: Mach
         machine.submit(WRITE, 8 * number, b"z" * BLOCK)
     assert machine.stop_queue() == machine.available == 4
     assert [status for _, status, _ in machine.answers()] == [OK] * 4
-    # And it goes on where it was.
+    # The queue goes on where it was.
     machine.start_queue()
     assert machine.do(READ, 8, length=BLOCK) == (OK, b"z" * BLOCK)
 

@@ -1,4 +1,4 @@
-"""A real virtual machine (qemu) on a volume: its guest goes on while hemi is killed and started."""
+"""A real virtual machine (qemu) whose guest goes on while hemi is killed and started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QEMU = shutil.which("qemu-system-x86_64")
 BUSYBOX = Path("/bin/busybox")
 VOLUME = 64 * MIB
 WRITERS = 4
-# Modules in the order in which they need each other.
+# Modules in the order of their dependencies.
 MODULES = ("virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci")
 
 pytestmark = [
@@ -31,7 +31,7 @@ pytestmark = [
     ),
 ]
 
-# Each writer has 2 MiB of its own, past the page cache: it writes, reads and compares, until the
+# Each writer has 2 MiB of its own, past the page cache. It writes, reads and compares until the
 # disk's last sector tells it to end.
 INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /tmp
@@ -129,11 +129,11 @@ class Guest:
         wait_until(f"the guest says {words}", found, timeout)
 
     def rounds(self) -> dict[int, int]:
-        """The last round of each writer."""
+        """Returns the last round of each writer."""
         return {int(w): int(r) for w, r in re.findall(r"writer (\d) round (\d+)", self.said())}
 
     def wait_progress(self) -> None:
-        """Waits until every writer has gone on by a round that began now."""
+        """Waits until every writer has finished a round that began after the call."""
         before = self.rounds()
 
         def gone_on() -> bool:
@@ -152,7 +152,7 @@ def test_a_guest_outlives_its_server(sandbox: Sandbox) -> None:
     guest.wait_said(f"guest: disk {VOLUME // 512} vm queues 2")
     guest.wait_progress()
     for number in range(4):
-        # With a leg that is slow some requests are in flight.
+        # With a slow leg, some requests are in flight.
         volume.inject(1, "--delay", "20ms")
         time.sleep(0.5 + 0.3 * number)
         if number == 2:

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""ext4 on a hemi volume survives kill -9 of `hemi serve` under load with one leg frozen.
+"""Checks that ext4 on a volume survives kill -9 of `hemi serve` under load with one leg frozen.
 
-The volume lies on two exports of nbdkit, so that a leg freezes outside hemi; ext4 lies on the
-volume through nbdfuse and a loop device. Writers make files and fsync them; every file whose
-fsync returned is remembered, with its checksum, outside the volume. Then a leg freezes,
-writing goes on, `hemi serve` is killed with SIGKILL, the leg thaws (what the dead hemi had
-sent it lands late), hemi starts again, the journal is replayed by a mount, and:
+The volume is on two exports of nbdkit, so that a leg freezes outside hemi. ext4 is on the volume
+through nbdfuse and a loop device. Writers create files and fsync them. Every file whose fsync
+returned is remembered outside the volume, with its checksum. Then a leg freezes, writing goes on,
+`hemi serve` is killed with SIGKILL, and the leg thaws, which lets requests of the dead hemi land
+late. hemi starts again, a mount replays the journal, and:
 
-- every remembered file is there, with its content;
+- every remembered file exists with its content;
+
 - e2fsck finds nothing to repair.
 
-`make crash-ext4` runs it with either leg frozen; `--rounds N` repeats it on one volume.
-"""
+`make crash-ext4` runs it with either leg frozen. `--rounds N` repeats it on one volume."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Writers:
                     f.flush()
                     os.fsync(f.fileno())
             except OSError:
-                # The volume is gone: what was not synced was not promised.
+                # The volume is gone. Unsynced data was not promised.
                 return
             with self._lock:
                 self.synced[f"{self._root.name}/{path.name}"] = hashlib.sha256(data).hexdigest()
@@ -68,7 +68,7 @@ class Writers:
             return len(self.synced)
 
     def wait_for(self, more: int, limit: float = 120) -> None:
-        """Waits until so many more files are synced."""
+        """Waits until `more` files are synced."""
         goal, deadline = self.count() + more, time.monotonic() + limit
         while self.count() < goal:
             assert time.monotonic() < deadline, f"fewer than {more} fsyncs in {limit:g} s"
@@ -83,10 +83,10 @@ class Writers:
 
 
 def survive(box: Sandbox, frozen: int, rounds: int, say: Callable[[str], object]) -> None:
-    """One volume; in each round leg `frozen` freezes under load and hemi is killed."""
+    """Runs rounds on one volume. In each, leg `frozen` freezes under load and hemi is killed."""
     backing = [box.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
     legs = [Nbdkit(box, path) for path in backing]
-    # A thawed server carries out at once what it has received.
+    # A thawed server carries out at once the requests it has received.
     volume = Volume(box, [leg.uri for leg in legs], quarantine="3s")
     volume.create(SIZE)
     volume.start()
@@ -99,7 +99,7 @@ def survive(box: Sandbox, frozen: int, rounds: int, say: Callable[[str], object]
         writers = Writers(fs.mount(), number)
         writers.wait_for(40)
         legs[frozen].pause()
-        # These fsyncs return although the leg does not.
+        # These fsyncs return although the leg does not answer.
         writers.wait_for(60)
         volume.wait_leg_state(frozen, "frozen", "lagging")
         volume.kill()
@@ -125,7 +125,7 @@ def survive(box: Sandbox, frozen: int, rounds: int, say: Callable[[str], object]
 
 
 def check(root: Path, remembered: dict[str, str]) -> None:
-    """Fails unless every remembered file is there with its content."""
+    """Fails unless every remembered file exists with its content."""
     lost = [
         name
         for name, digest in remembered.items()

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""`kill -9` of `hemi serve` at random moments under a verifying load, many times (P1, P2, P6).
+"""Kills `hemi serve` at random moments under a verifying load, many times (P1, P2, P6).
 
 A series is one volume, on legs of one kind, over some rounds. Each round loads the volume over
-several connections while legs freeze and get late at random (`hemi inject`, and nbdkit from
-outside for a remote leg), kills hemi at a random moment, in some rounds kills it again while
-it recovers, starts it, and reads the whole volume: every sector must hold the last
-acknowledged write or one that was not ordered before it. Most series keep a ledger. Now and then
-it is deleted after a kill: the start must be refused, and one with `--accept-loss` may undo what
-was not flushed. Or the machine seems to have been restarted (another boot id): then by what was
-flushed, without being asked. A series ends with convergence and a
-clean stop, after which every leg by itself must hold the same, right data.
+several connections while legs freeze and get late at random (`hemi inject`, and nbdkit from outside
+for a remote leg). It kills hemi at a random moment, in some rounds kills it again during recovery,
+starts it, and reads the whole volume. Every sector must hold the last acknowledged write or one
+that was not ordered before it.
 
-`make kill-test N=300`. The seed, printed first, decides everything but the timing. On failure
-the story is printed, the legs and logs are kept, and the exit code is 1.
-"""
+Most series keep a ledger. Now and then it is deleted after a kill. The start must then be refused,
+and one with `--accept-loss` may undo unflushed writes. In other rounds the machine seems to have
+been restarted (another boot id), which may undo them without asking.
+
+A series ends with convergence and a clean stop, after which every leg by itself must hold the same,
+correct data.
+
+`make kill-test N=300`. The seed, printed first, decides everything but the timing. On failure the
+story is printed, the legs and logs are kept, and the exit code is 1."""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ from hemi_harness.sandbox import PATIENCE, Arg, sweep
 from hemi_harness.verifying_load import Mix, VerifyingLoad
 
 SIZE = 32 * MIB
-# Legs of a series; of ten series one has a remote leg, which costs time to fence.
+# Kinds of legs. One series of ten has a remote leg, whose fencing takes time.
 KINDS = ("files", "loop-4k", "three-files", "nbd", "stripe")
 DECK = (*KINDS, "files", "files", "files", "loop-4k", "three-files")
 QUARANTINE = "1s"
@@ -55,7 +57,7 @@ Say = Callable[[str], object]
 
 @dataclass
 class Story:
-    """What happened in a series, for the reader of a failure."""
+    """A log of a series for the reader of a failure."""
 
     start: float = field(default_factory=time.monotonic)
     lines: list[str] = field(default_factory=list)
@@ -77,7 +79,7 @@ class Totals:
 
 
 class Legs:
-    """The legs of one series and what can be done to them from outside."""
+    """The legs of one series, and faults injected from outside."""
 
     def __init__(self, box: Sandbox, kind: str) -> None:
         self.kind = kind
@@ -99,12 +101,12 @@ class Legs:
         return 4096 if self.kind == "loop-4k" else 512
 
     def images(self) -> list[Path]:
-        """The files that hold a leg's data area in one piece."""
+        """Returns the files that hold a leg's data area in one piece."""
         return self.backing[:1] if self.kind == "stripe" else self.backing
 
 
 def possible(kind: str) -> bool:
-    """Whether legs of a kind can be had here."""
+    """Returns true if legs of a kind are possible here."""
     return kind != "loop-4k" or (os.geteuid() == 0 and Path("/dev/loop-control").exists())
 
 
@@ -122,7 +124,7 @@ class Ledger:
         return ["--ledger", str(self._directory or "none")]
 
     def fate(self) -> str:
-        """Draws one."""
+        """Draws a fate."""
         if self._directory is None:
             return "none"
         boots = 0.1 if os.geteuid() == 0 else 0.0
@@ -134,7 +136,7 @@ class Ledger:
             path.unlink()
 
     def another_boot(self) -> list[Arg]:
-        """Returns what makes a command see another boot of the machine."""
+        """Returns a prefix that makes a command see another boot of the machine."""
         boot = self._box.path("boot_id")
         boot.write_text(f"{uuid.UUID(int=self._rng.getrandbits(128))}\n")
         mount = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
@@ -147,7 +149,7 @@ def _is_tmpfs(path: Path) -> bool:
 
 
 class Faults(threading.Thread):
-    """Lays random faults on random legs until hemi is killed."""
+    """Injects random faults into random legs until hemi is killed."""
 
     def __init__(
         self,
@@ -168,8 +170,8 @@ class Faults(threading.Thread):
             while not self.stopped.wait(self._rng.expovariate(5.0)):
                 self._one()
         except BaseException as error:
-            # Commands fail once hemi is killed, though it takes a moment to end; before that it is
-            # an error of its own.
+            # Commands fail once hemi is killed, though it takes a moment to end. Before that, a
+            # failure is an error of its own.
             if not self._dead.is_set() and self._volume.process.running:
                 self.error = error
 
@@ -229,7 +231,7 @@ class Series:
         return [a for key, value in settings.items() for a in ("--set", f"{key}={value}")]
 
     def _serve_remote(self, box: Sandbox) -> None:
-        """A remote leg's quarantine can be told in a file only."""
+        """Serves from a file, the only place for a remote leg's quarantine."""
         config = box.path("hemi.toml")
         config.write_text(
             f'control = "{self._volume.control}"\n'
@@ -284,7 +286,7 @@ class Series:
         story.tell(f"verified: {self._load.writes - before[0]} writes acknowledged in the round")
 
     def _take_ledger(self) -> bool:
-        """Draws what becomes of the ledger. Returns whether the loss has to be accepted."""
+        """Draws the ledger's fate. Returns true if the loss has to be accepted."""
         match self._ledger.fate():
             case "deleted":
                 self._ledger.delete()
@@ -302,7 +304,7 @@ class Series:
         return False
 
     def _start_refused(self) -> None:
-        """A start must be refused for the ledger's sake."""
+        """Starts hemi, which must be refused because of the ledger."""
         volume = self._volume
         deadline = time.monotonic() + LOCK_LIMIT
         while True:
@@ -320,7 +322,7 @@ class Series:
             self._legs.remote.forget_client()
 
     def _restart(self) -> None:
-        """Starts hemi again; in one round of three it is killed once more as it recovers."""
+        """Starts hemi again. In one round of three it is killed once more during recovery."""
         rng, volume, story = self._rng, self._volume, self.story
         self._reach_remote()
         if rng.random() < 0.33:
@@ -339,7 +341,7 @@ class Series:
         story.tell("serves again")
 
     def finish(self) -> None:
-        """After convergence and a clean stop each leg alone holds everything."""
+        """Checks that each leg alone holds everything after convergence and a clean stop."""
         volume = self._volume
         volume.wait_converged()
         volume.stop()
@@ -351,8 +353,9 @@ class Series:
 
 
 def run(rounds: int, series: int, seed: int, deck: tuple[str, ...], say: Say) -> Totals:
-    """Runs `rounds` rounds, `series` of them on each volume. Raises what it found, told as a
-    story by `say`, and keeps the legs."""
+    """Runs `rounds` rounds, `series` of them on each volume.
+
+    On a failure it passes the story to `say`, keeps the legs, and raises."""
     sweep()
     rng = random.Random(seed)
     totals, begun = Totals(), time.monotonic()

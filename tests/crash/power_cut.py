@@ -1,20 +1,18 @@
 #!/usr/bin/env python3
-"""No flush-acknowledged write is lost in a power cut at any moment (P3).
+"""Checks that a power cut at any moment loses no write acknowledged by a flush (P3).
 
-Inside user-mode Linux a volume is written to while legs freeze; dm-log-writes records what
-reaches the drives of both legs, in one order (`power_cut_guest.sh`, `power_cut_load.py`). Then,
-outside, the drives' contents are put together as they were after every flush, and at random
-moments between with any part of the volatile cache lost, sector by sector; hemi opens each, and
-every block must hold what the last flush before the cut covered, or something written later.
+Inside user-mode Linux a volume is written to while legs freeze. dm-log-writes records the requests
+to the drives of both legs, in one order (`power_cut_guest.sh`, `power_cut_load.py`). Then, outside,
+the drives' contents are rebuilt as after every flush, and at random moments between with any part
+of the volatile cache lost, sector by sector. hemi opens each, and every block must hold the write
+covered by the last flush before the cut, or a later one.
 
-In each run one leg has a volatile cache and the other's writes are durable at once: that tells
-the flushes in the log apart, of which dm-log-writes does not say where they came from. Two runs
-are short of metadata writes and FUA, whose flushes would make up for one that clients asked for
-and hemi forgot; two are full of them; one of these has its other leg on dm-flakey, which fails
-its writes for one second in three.
+In each run one leg has a volatile cache and the other's writes are durable at once. That tells the
+flushes in the log apart, whose origin dm-log-writes does not record. Two runs have few metadata
+writes and FUA, whose flushes would hide one that clients asked for and hemi forgot. Two have many.
+One of these has its other leg on dm-flakey, which fails its writes for one second in three.
 
-`make power-cut-test`. On failure the two legs are kept, and the exit code is 1.
-"""
+`make power-cut-test`. On failure the two legs are kept, and the exit code is 1."""
 
 from __future__ import annotations
 
@@ -48,8 +46,8 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Case:
-    """Which leg has a volatile cache, whether there are many metadata writes and FUA, and
-    whether the other leg fails writes at times."""
+    """The leg with a volatile cache, and flags for many metadata writes and FUA and for failing
+    writes of the other leg."""
 
     cached: int
     busy: bool
@@ -65,7 +63,7 @@ CASES = (Case(0, False), Case(1, False), Case(1, True), Case(0, True, flaky=True
 
 
 def record(box: Sandbox, case: Case, seed: int, flushes: int) -> tuple[Path, list[dict[str, Any]]]:
-    """Runs the guest; the log, and per mark what is durable from it on."""
+    """Runs the guest. Returns the log, and the blocks that are durable from each mark on."""
     out = box.path("guest")
     out.mkdir()
     log = box.file("log.img", LOG_BYTES)
@@ -102,7 +100,7 @@ def record(box: Sandbox, case: Case, seed: int, flushes: int) -> tuple[Path, lis
 
 
 class Replay:
-    """Goes through a log, and checks the cuts it is asked for."""
+    """Replays a log, and checks the requested cuts."""
 
     def __init__(self, box: Sandbox, case: Case, history: list[dict[str, Any]]) -> None:
         sectors = LEG_BYTES // SECTOR
@@ -122,10 +120,10 @@ class Replay:
                 drive.flush()
 
     def check(self, mark: int, rng: random.Random | None, what: str) -> None:
-        """Opens the volume on what the drives hold after a cut here."""
+        """Opens the volume on the drives' content after a cut here."""
         for leg in self._legs:
             leg.unlink()
-        # New files: the last I/O of the hemi that was killed may still be landing in the old.
+        # New files, since the last I/O of the killed hemi may still land in the old ones.
         self._legs = [self._box.path(f"leg{i}.img") for i in range(2)]
         for leg, drive in zip(self._legs, self.drives, strict=True):
             leg.write_bytes(drive.after_cut(rng))
@@ -171,8 +169,9 @@ def check_blocks(offset: int, content: bytes, durable: dict[int, int], last: int
 
 
 def tell_flushes_apart(entries: list[Entry]) -> set[int]:
-    """The test's own flushes: the only one between the marks bN and mN. Where hemi's come
-    between too, all count as hemi's."""
+    """Returns the test's own flushes: each the only one between its marks bN and mN.
+
+    If hemi's flushes come between too, all count as hemi's."""
     own: set[int] = set()
     between: list[int] | None = None
     for i, entry in enumerate(entries):

@@ -1,10 +1,9 @@
-"""The writer inside the power-cut test's guest: notes what a power cut must not take back.
+"""The writer inside the power-cut test's guest, which records the writes a power cut must keep.
 
-Blocks of 4 KiB are written at random, several at once but never two on the same block, so that
-a block's writes have one order. After each flush that was acknowledged a mark goes into the
-log of the drives, and into the history what is durable from there on: per block the last write
-that was acknowledged before the flush was sent (P3).
-"""
+Blocks of 4 KiB are written at random, several at once but never two on the same block, so that a
+block's writes have one order. After each acknowledged flush a mark goes into the drives' log. The
+durable writes from there on go into the history: for each block the last one acknowledged before
+the flush was sent (P3)."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ class Writer:
         self.log = os.open(arguments.log, os.O_RDONLY)
 
     def write(self) -> None:
-        """Sends one write (of one block, zeros at times) that touches no busy block."""
+        """Sends one write (of one block, sometimes zeros) that touches no busy block."""
         hot = self.blocks // 16 if self.rng.random() < 0.5 else self.blocks
         block = self.rng.randrange(hot)
         if block in self.busy:
@@ -68,7 +67,7 @@ class Writer:
         self.handle.poll(100)
 
     def flush(self, number: int) -> dict[str, Any]:
-        """One flush, with writes in flight, and its mark."""
+        """Sends one flush, with writes in flight, and its mark. Returns the history's entry."""
         covered = dict(self.acknowledged)
         answered: list[int] = []
 
@@ -83,8 +82,8 @@ class Writer:
         for block, write in covered.items():
             self.durable[block] = max(self.durable.get(block, 0), write)
         durable = dict(self.durable)
-        # All that has completed goes into the log before the mark. This flush is the test's,
-        # not hemi's: the two marks tell.
+        # Completed requests go into the log before the mark. The two marks show that this flush is
+        # the test's, not hemi's.
         self.mark(f"b{number}")
         os.fsync(self.log)
         self.mark(f"m{number}")
@@ -94,7 +93,7 @@ class Writer:
         subprocess.run(["dmsetup", "message", "log", "0", "mark", name], check=True)
 
     def fault(self) -> None:
-        """A leg is slow or frozen for a while, so that authority moves."""
+        """Slows or freezes a leg for a while, so that authority moves."""
         what = self.rng.choice([("--freeze", "400ms"), ("--freeze", "100ms"), ("--clear",)])
         command = [self.arguments.hemi, "inject", "--control", self.arguments.control]
         subprocess.run([*command, "--leg", str(self.rng.randrange(2)), *what], check=True)
@@ -108,7 +107,7 @@ class Writer:
                 while self.sent < until:
                     self.fill()
                 if self.rng.random() < 0.05:
-                    # Time to clean regions in.
+                    # Time to clean regions.
                     time.sleep(0.5)
                 out.write(json.dumps(self.flush(number)) + "\n")
                 out.flush()

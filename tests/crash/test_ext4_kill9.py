@@ -1,4 +1,4 @@
-"""The crash script, one round with either leg frozen; `make crash-ext4` runs more."""
+"""One round of the crash script with either leg frozen. `make crash-ext4` runs more."""
 
 from __future__ import annotations
 

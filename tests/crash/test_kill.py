@@ -1,4 +1,4 @@
-"""The kill test in short, on legs of every kind; `make kill-test` runs it for longer."""
+"""A short kill test on legs of every kind. `make kill-test` runs it for longer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The power-cut test's reader of logs and model of drives; the test itself in short for
-`make test-long` (it needs user-mode Linux)."""
+"""The power-cut test's reader of logs and model of drives.
+
+The test itself runs in short for `make test-long` (it needs user-mode Linux)."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def test_a_log_is_read(tmp_path: Path) -> None:
         + header(16, 8, DISCARD, 0)
         + mark
         + header(0, 0, FLUSH, 0)
-        # Left from an earlier use of the device.
+        # Left over from an earlier use of the device.
         + b"\xff" * SECTOR
     )
     entries = list(read_log(log))

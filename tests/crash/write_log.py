@@ -1,10 +1,9 @@
-"""Reads a log of dm-log-writes, and makes of it what drives hold after a power cut.
+"""Reads a log of dm-log-writes, and computes the content of drives after a power cut.
 
-The log begins with a superblock; each entry is a header of one log sector, followed by the data
-if it is a write. Writes without FUA are logged when the next flush is, in the order in which
-they completed; a flush is logged when it has completed. So what lies between two flushes in the
-log was, at a cut there, in the drive's cache.
-"""
+The log begins with a superblock. Each entry is a header of one log sector, followed by the data if
+it is a write. Writes without FUA are logged at the next flush, in the order in which they
+completed. A flush is logged when it has completed. So the writes between two flushes in the log
+were in the drive's cache at a cut there."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry. `sector` is of the logged device; `data` is a mark's name for a mark."""
+    """One entry. `sector` is of the logged device. A mark's `data` is its name."""
 
     sector: int
     sectors: int
@@ -40,7 +39,7 @@ class Entry:
 
 
 def read_log(path: Path) -> Iterator[Entry]:
-    """All entries, in order."""
+    """Yields all entries in order."""
     with path.open("rb") as f:
         magic, version, count, log_sector = _SUPER.unpack(f.read(_SUPER.size))
         assert (magic, version) == (_MAGIC, 1), f"{path} is no log of dm-log-writes"
@@ -62,8 +61,10 @@ def read_log(path: Path) -> Iterator[Entry]:
 
 @dataclass
 class Drive:
-    """One leg's drive, `first` sectors into the logged device. With a volatile cache, what was
-    written since its last flush is `pending`; without, everything written is durable."""
+    """One leg's drive, `first` sectors into the logged device.
+
+    With a volatile cache, writes since its last flush are `pending`. Without, all writes are
+    durable."""
 
     first: int
     sectors: int
@@ -91,8 +92,10 @@ class Drive:
         self.pending.clear()
 
     def after_cut(self, rng: random.Random | None) -> bytes:
-        """What it holds after a power cut: all of its cache (no `rng`), or of every sector in
-        it the last write that got there, any, or none."""
+        """Returns its content after a power cut.
+
+        Without `rng` all of its cache is kept, else of every sector in it the last write, any
+        write, or none."""
         image = bytearray(self.durable)
         keep = 1.0 if rng is None else rng.choice([0.0, 0.1, 0.5, 0.9])
         for at, content in self.pending:

@@ -1,7 +1,7 @@
-"""What hostile clients do. Each attack runs in a process of its own, over any number of
-connections, until it is ended; it yields to everybody else, as a client on another machine
-would.
-"""
+"""The attacks of hostile clients.
+
+Each attack runs in a process of its own, over any number of connections, until it is ended. It has
+a lower priority than everybody else, like a client on another machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def flood(wires: list[Wire], request: Callable[[Wire], bytes]) -> None:
-    """Keeps every connection full of requests, and takes all answers unread."""
+    """Keeps every connection full of requests, and discards all answers unread."""
     selector = selectors.DefaultSelector()
     batches = {}
     for wire in wires:
@@ -48,36 +48,36 @@ def flood(wires: list[Wire], request: Callable[[Wire], bytes]) -> None:
 
 
 def block_status(path: Path, count: int) -> None:
-    """Pipelined block status of the whole volume."""
+    """Sends pipelined block status requests of the whole volume."""
     wires = [Wire(path, extended=True, contexts=("hemi:copies",)) for _ in range(count)]
     flood(wires, lambda wire: wire.request(BLOCK_STATUS, 0, wire.size))
 
 
 def allocation(path: Path, count: int) -> None:
-    """Pipelined block status of single blocks."""
+    """Sends pipelined block status requests of single blocks."""
     wires = [Wire(path, extended=True, contexts=("base:allocation",)) for _ in range(count)]
     flood(wires, lambda wire: wire.request(BLOCK_STATUS, 0, 4096))
 
 
 def cache(path: Path, count: int) -> None:
-    """Pipelined requests that cost nothing but their answer."""
+    """Sends pipelined requests that cost only their answer."""
     flood([Wire(path) for _ in range(count)], lambda wire: wire.request(CACHE, 0, 4096))
 
 
 def invalid(path: Path, count: int) -> None:
-    """Pipelined reads beyond the end."""
+    """Sends pipelined reads beyond the end."""
     wires = [Wire(path, contexts=("base:allocation",)) for _ in range(count)]
     flood(wires, lambda wire: wire.request(READ, wire.size, 4096))
 
 
 def zeroes(path: Path, count: int) -> None:
-    """Pipelined write-zeroes of the whole volume."""
+    """Sends pipelined write-zeroes of the whole volume."""
     wires = [Wire(path, extended=True) for _ in range(count)]
     flood(wires, lambda wire: wire.request(WRITE_ZEROES, 0, wire.size))
 
 
 def slow_readers(path: Path, count: int) -> None:
-    """Reads of 32 MiB each, of which 256 KiB a second are taken."""
+    """Sends reads of 32 MiB each, and takes 256 KiB of them a second."""
     wires = [Wire(path) for _ in range(count)]
     for wire in wires:
         wire.socket.sendall(wire.request(READ, 0, 32 * MIB) * 2)
@@ -88,14 +88,14 @@ def slow_readers(path: Path, count: int) -> None:
 
 
 def take(wire: Wire, count: int) -> None:
-    """Takes so many bytes, if they are there and the server has not left."""
+    """Takes `count` bytes, if they are there and the server has not left."""
     wire.socket.setblocking(False)
     with contextlib.suppress(OSError):
         wire.socket.recv(count)
 
 
 def slow_writers(path: Path, count: int) -> None:
-    """Writes of 1 MiB each, sent a byte a second."""
+    """Sends writes of 1 MiB each, one byte a second."""
     wires = [Wire(path) for _ in range(count)]
     for wire in wires:
         wire.socket.sendall(wire.request(WRITE, 0, MIB))

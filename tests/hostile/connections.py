@@ -2,8 +2,7 @@
 
 `connections.py nbd|control|metrics ADDRESS COUNT` prints `ready` when it has opened them, and holds
 those that were not closed until its standard input ends. An address is the path of a unix socket,
-or a port of this host.
-"""
+or a port of this host."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ import socket
 import sys
 import time
 
-# Longest that a single connection is tried for, in seconds.
+# Longest time for opening a single connection, in seconds.
 PATIENCE = 10.0
-# How the half that speaks begins, and what makes no whole request of it.
+# First bytes of the half that speaks, which are no whole request.
 WORDS = {
     "nbd": b"\0\0\0\3",
     "control": b"GET /v1/status HTTP/1.1\r\nHost: hemi\r\n",
@@ -24,7 +23,7 @@ WORDS = {
 
 
 def opened(address: str) -> socket.socket | None:
-    """Returns a connection; `None` if it is refused."""
+    """Returns a connection, or `None` if it is refused."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         family = socket.AF_INET if address.isdigit() else socket.AF_UNIX

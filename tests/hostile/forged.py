@@ -1,13 +1,12 @@
 """Forges metadata: legs and ledgers with wrong contents under valid checksums.
 
 Every seed makes one image of a volume and forges some of it. `hemi inspect`, `serve`, `promote` and
-`settle` are run over it. They may refuse or serve, but not panic, die from a signal, be silent
-about a refusal, or take longer than the limit.
+`settle` are run on it. They may refuse or serve, but not panic, die from a signal, refuse without a
+message, or take longer than the limit.
 
-`forged.py` runs 10,000 images, prints a table, and fails where a bound is broken.
-`forged.py --seed N` runs one image again. Ids are random in each run. An image that breaks a bound
-is kept in the directory for temporary files, as it was before any command.
-"""
+`forged.py` runs 10,000 images, prints a table, and fails if a bound is broken. `forged.py --seed N`
+runs one image again. Ids are random in each run. An image that breaks a bound is kept in the
+directory for temporary files, in its state before any command."""
 
 from __future__ import annotations
 
@@ -32,19 +31,19 @@ from hemi_harness.sandbox import answers, run_any, sweep
 from metadata_format import BLOCK
 from metadata_templates import WEIGHTS, Template, base, templates
 
-# Longest that any step may take, in seconds.
+# Longest time of any step, in seconds.
 LIMIT = 10.0
 PR_SET_PDEATHSIG = 1
 CRASHES = ("panicked at", "rust_backtrace", "stack backtrace")
 
 
 class Broken(Exception):
-    """Says which bound a run broke."""
+    """A bound that a run broke."""
 
 
 @dataclass
 class Run:
-    """Records a command's run: its exit code, whether it served, and its slowest step's time."""
+    """A command's run: its exit code, true if it served, and its slowest step's time."""
 
     command: str
     code: int
@@ -54,7 +53,7 @@ class Run:
 
 @dataclass
 class Outcome:
-    """Collects the runs over one image, and the bounds that were broken."""
+    """The runs on one image, and the bounds they broke."""
 
     seed: int
     template: str
@@ -65,7 +64,7 @@ class Outcome:
 
 
 class Trial:
-    """Runs the commands over one image."""
+    """Runs the commands on one image."""
 
     def __init__(self, seed: int, templates: list[Template], box: Sandbox) -> None:
         self.rng = random.Random(f"forged {seed}")
@@ -77,7 +76,7 @@ class Trial:
         self.outcome = Outcome(seed, template.name, self.image.notes)
 
     def run(self) -> Outcome:
-        """Runs everything; each command begins with the image as it was forged."""
+        """Runs everything. Each command begins with the image as it was forged."""
         for step in (self.inspect_and_serve, self.promote, self.settle):
             try:
                 step()
@@ -117,7 +116,8 @@ class Trial:
         self.command("settle", self.config(names), "--ledger", ledger)
 
     def config(self, names: list[Arg], socket: Path | None = None) -> Path:
-        """Writes a configuration of these legs. No server has anything left to write."""
+        """Writes a configuration of these legs, without quarantine since no server has pending
+        writes."""
         path = self.box.path("hemi.toml")
         # A JSON string is a TOML string.
         legs = [
@@ -132,7 +132,7 @@ class Trial:
         return path
 
     def volume(self, name: str) -> tuple[list[Arg], Path]:
-        """Writes the image; returns the legs' names and the ledger's directory."""
+        """Writes the image. Returns the legs' names and the ledger's directory."""
         paths, ledger = self.image.write(self.box.path(name))
         names: list[Arg] = [*paths]
         if self.image.template.remote:
@@ -152,14 +152,14 @@ class Trial:
     def check(
         self, command: str, code: int, out: str, err: str, seconds: float, served: bool = False
     ) -> None:
-        """Holds a run that has ended against the bounds."""
+        """Checks a finished run against the bounds."""
         printed = f"hemi {command} exited {code}:\n{out[-3000:]}{err[-3000:]}"
         self.outcome.runs.append(Run(command, code, served, seconds))
         self.outcome.said.append(printed)
         if code < 0:
             raise Broken(f"a signal: {printed}")
         low = (out + err).lower()
-        # 2 would mean that this program names options which do not exist.
+        # 2 would mean that this program passes options that do not exist.
         if code not in (0, 1, 3) or any(crash in low for crash in CRASHES):
             raise Broken(f"a crash: {printed}")
         if code != 0 and not err.strip():
@@ -168,7 +168,7 @@ class Trial:
             raise Broken(f"took {seconds:.1f} s: {printed}")
 
     def serve(self, names: list[Arg], ledger: Path) -> None:
-        """Serves, asks for the status, reads and perhaps writes a block, and stops."""
+        """Serves, reads the status, reads and perhaps writes a block, and stops."""
         volume = Volume(self.box, [str(name) for name in names])
         volume.socket, volume.control = self.box.path("n.sock"), self.box.path("c.sock")
         volume.serve_with(self.config(names, volume.socket))
@@ -201,7 +201,7 @@ class Trial:
 
     @staticmethod
     def wait(volume: Volume) -> bool:
-        """Waits until hemi serves, or has ended; says whether it serves."""
+        """Waits until hemi serves or has ended. Returns true if it serves."""
         end = time.monotonic() + LIMIT
         while volume.process.running:
             if answers(volume.socket) and answers(volume.control):
@@ -213,7 +213,7 @@ class Trial:
 
     @staticmethod
     def use(volume: Volume, writes: bool) -> None:
-        """Asks a served volume for its status and uses it. It may end by its own will."""
+        """Reads a served volume's status and uses it. It may end by its own decision."""
         try:
             status = volume.status()
             assert status["legs"], f"a status without legs: {status}"
@@ -231,7 +231,7 @@ class Trial:
         except TimeoutError as error:
             raise Broken(f"{error}\n{volume.process.output()}") from error
         except (AssertionError, NbdError) as error:
-            # A hemi that has just ended is judged by how it ended.
+            # A hemi that has just ended is judged by its exit.
             time.sleep(0.1)
             if volume.process.running:
                 raise Broken(f"{error}\n{volume.process.output()}") from error
@@ -258,7 +258,7 @@ class Steps:
 
 
 def trial(seed: int, templates: list[Template]) -> Outcome:
-    """Runs all commands over the image of a seed. Keeps it if a bound is broken."""
+    """Runs all commands on the image of a seed. Keeps it if a bound is broken."""
     with Sandbox(base()) as box:
         test = Trial(seed, templates, box)
         outcome = test.run()
@@ -273,7 +273,7 @@ _TEMPLATES: list[Template] = []
 
 
 def _begin(templates: list[Template]) -> None:
-    """Prepares a worker. It dies with its parent, and from TERM without a word."""
+    """Prepares a worker. It dies with its parent, and silently from TERM."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _TEMPLATES[:] = templates
@@ -284,7 +284,7 @@ def _trial(seed: int) -> Outcome:
 
 
 def trials(seeds: Sequence[int], jobs: int, seconds: float | None = None) -> Iterator[Outcome]:
-    """Runs the images of some seeds, until the time is over if there is a limit."""
+    """Yields the outcomes of some seeds' images, up to the time limit if there is one."""
     end = None if seconds is None else time.monotonic() + seconds
     with multiprocessing.get_context("fork").Pool(jobs, _begin, (templates(),)) as pool:
         for outcome in pool.imap_unordered(_trial, seeds, chunksize=4):
@@ -296,7 +296,7 @@ def trials(seeds: Sequence[int], jobs: int, seconds: float | None = None) -> Ite
 
 
 def account(outcome: Outcome) -> str:
-    """Returns what was forged and which bounds were broken."""
+    """Returns the forgeries and the broken bounds."""
     lines = [f"forged.py --seed {outcome.seed} (template {outcome.template})", *outcome.notes]
     return "\n".join([*lines, *outcome.broken])
 

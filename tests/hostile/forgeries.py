@@ -38,7 +38,7 @@ from metadata_templates import Template
 
 @dataclass
 class Image:
-    """Holds a copy of a template that is being forged."""
+    """A copy of a template that is being forged."""
 
     template: Template
     legs: list[dict[int, bytearray]]
@@ -90,7 +90,7 @@ class Image:
         place = directory / "ledger"
         place.mkdir()
         if self.ledger is not None:
-            # It is looked for under the volume's id.
+            # hemi looks for it under the volume's id.
             volume = self.volume.hex()
             parts = [volume[a:b] for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))]
             path = place / f"{'-'.join(parts)}.ledger"
@@ -114,7 +114,7 @@ class Forger:
             told = FORGERIES[name][1](self)
             self.image.notes.append(f"{name}: {told}")
 
-    # What and where.
+    # Choices of targets.
 
     def leg(self) -> int:
         return self.rng.randrange(len(self.image.legs))
@@ -124,7 +124,7 @@ class Forger:
         return [self.leg()] if self.rng.random() < 0.5 else list(range(len(self.image.legs)))
 
     def slots(self) -> tuple[str, tuple[int, ...]]:
-        """Returns both addresses of something that is kept twice, and what it is."""
+        """Returns the kind and both addresses of something that is kept twice."""
         kind = self.rng.choices(("superblock", "lost list", "page", "stamp"), (5, 2, 3, 1))[0]
         if kind == "stamp" and not self.image.template.remote:
             kind = "page"
@@ -161,7 +161,7 @@ class Forger:
             self.image.block(leg, address)[self.rng.randrange(BLOCK)] ^= 1 << self.rng.randrange(8)
 
     def number(self, now: int, bits: int) -> int:
-        """Returns an integer near an edge, near what is there, or anywhere."""
+        """Returns an integer near an edge, near the present one, or anywhere."""
         edge = self.rng.choice((8, 16, 32, 63, 64, bits, bits, bits - 1))
         around = [0, 0, 1, 2, 3, 7, 8, 9, 64, 65, 512, 4096, 1 << edge, (1 << edge) - 1, -2]
         near = [now + 1, now - 1, now ^ 1 << self.rng.randrange(bits), now * 2, now // 2, -now]
@@ -170,7 +170,8 @@ class Forger:
         return value % (1 << bits)
 
     def bytes(self, now: bytes) -> bytes:
-        """Returns other bytes: ids of this image, an edge, noise, or what is there with a flip."""
+        """Returns other bytes: ids of this image, an edge, noise, or the present ones with a
+        flip."""
         flipped = bytearray(now)
         flipped[self.rng.randrange(len(now))] ^= 1 << self.rng.randrange(8)
         noise = self.rng.randbytes(len(now))
@@ -180,7 +181,7 @@ class Forger:
         ends = bytes(len(now)), b"\xff" * len(now)
         return self.rng.choice((bytes(flipped), noise, known, known, *ends))
 
-    # Forgeries. Each returns a short account.
+    # Forgeries. Each returns a short description.
 
     def field(self) -> str:
         """Gives a field another value."""
@@ -310,7 +311,7 @@ class Forger:
         return f"{last} of page {page}, mask {mask:#x}, {f'{one:#x}' if same else 'any'}, {places}"
 
     def lost(self) -> str:
-        """Makes a lost list, most often one that makes sense."""
+        """Makes a lost list, most often a valid one."""
         sectors = self.image.template.volume_bytes // SECTOR
         count = self.rng.choice((1, 2, 5, 30, 246, 246, 247, 1 << 31))
         written = min(count, 246)
@@ -353,7 +354,7 @@ class Forger:
         for leg in legs if count <= 5000 else ():
             for page in range(pages):
                 for address in (MIB + 8192 * page, MIB + 8192 * page + BLOCK):
-                    # As the first page, with its own number.
+                    # A copy of the first page with its own number.
                     block = bytearray(self.image.block(leg, MIB))
                     block[0:4] = struct.pack("<I", page)
                     self.image.legs[leg][address] = block
@@ -434,7 +435,7 @@ class Forger:
         return f"{len(ledger)} bytes"
 
     def need_ledger(self) -> bytearray:
-        """Returns the ledger; makes one where there is none."""
+        """Returns the ledger. Creates one if there is none."""
         image = self.image
         if image.ledger is None:
             regions, objects = image.template.volume_bytes // REGION, image.template.pages + 2
@@ -529,7 +530,7 @@ class Forger:
         return f"{kind}, sectors {sectors} from {first}, at {places}"
 
     def flips(self) -> str:
-        """Flips bits, of the trailers too, under valid checksums in most cases."""
+        """Flips bits, also of the trailers, under valid checksums in most cases."""
         kind, slots = self.slots()
         places = self.some(slots)
         bits = [self.rng.randrange(8 * BLOCK) for _ in range(self.rng.choice((1, 2, 8)))]

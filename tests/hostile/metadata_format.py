@@ -1,8 +1,7 @@
-"""Says where the fields of hemi's metadata lie, and seals blocks and ledgers.
+"""The places of fields in hemi's metadata, and functions that seal blocks and ledgers.
 
-It shares no code with hemi. Every template is checked against it, so that a format that moves is
-noticed.
-"""
+It shares no code with hemi. Every template is checked against it, so that a change of the format is
+noticed."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ ENTRIES = 1736
 SEQUENCE_END = 1 << 63
 NO_ID = bytes(16)
 
-# Places of superblock fields: name, sector, byte of the sector, bytes.
+# Places of superblock fields: name, sector, byte in the sector, bytes.
 Field = tuple[str, int, int, int]
 SUPERBLOCK_FIELDS: list[Field] = [
     ("magic", 0, 0, 8),
@@ -100,7 +99,7 @@ assert crc32c(b"123456789") == 0xE3069283
 
 
 def seal(block: bytearray, address: int, volume: bytes) -> None:
-    """Gives every sector of a block the checksum that fits it."""
+    """Gives every sector of a block its correct checksum."""
     seed = struct.pack("<Q", address) + volume
     for at in range(0, BLOCK, SECTOR):
         block[at + 508 : at + 512] = struct.pack("<I", crc32c(seed + block[at : at + 508]))
@@ -112,13 +111,13 @@ def sequence_of(block: bytearray) -> int:
 
 
 def set_sequence(block: bytearray, sequence: int) -> None:
-    """Puts a sequence into every sector; the block is still to be sealed."""
+    """Puts a sequence into every sector. The block has to be sealed afterwards."""
     for at in range(0, BLOCK, SECTOR):
         block[at + 496 : at + 504] = struct.pack("<Q", sequence % (1 << 64))
 
 
 def word_of(region: int, state: int) -> int:
-    """Returns the ledger's word of a region in a state of 13 bits."""
+    """Returns the ledger's word of a region for a state of 13 bits."""
     whole = (1 << 64) - 1
     mixed = ((region << 13 | state) + 1) * 0x9E3779B97F4A7C15 & whole
     check = 1 + (((mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9 & whole) >> 32) % ((1 << 19) - 1)
@@ -126,13 +125,13 @@ def word_of(region: int, state: int) -> int:
 
 
 def words_at(ledger: bytes | bytearray) -> int:
-    """Returns where a ledger's words begin."""
+    """Returns the offset of a ledger's words."""
     objects = int.from_bytes(ledger[128:132], "little")
     return -(-(4096 + 64 * objects) // 4096) * 4096
 
 
 def seal_ledger(ledger: bytearray) -> None:
-    """Gives a ledger's header the checksum that fits it."""
+    """Gives a ledger's header its correct checksum."""
     if len(ledger) >= 136:
         ledger[132:136] = struct.pack("<I", crc32c(bytes(ledger[8:48] + ledger[128:132])))
 

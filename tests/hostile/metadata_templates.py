@@ -1,4 +1,4 @@
-"""Makes volumes of every kind with hemi itself, for forgeries to begin with."""
+"""Makes volumes of every kind with hemi itself, as templates of forgeries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Blocks = dict[int, bytes]
 
 @dataclass(frozen=True)
 class Template:
-    """Keeps a volume as hemi left it: each leg's blocks that are not zero, now and earlier."""
+    """A volume as hemi left it: each leg's blocks that are not zero, now and earlier."""
 
     name: str
     volume_bytes: int
@@ -36,7 +36,7 @@ class Template:
     older: list[list[Blocks]]
     ledger_name: str
     ledger: bytes | None
-    # Its last leg is behind an NBD server.
+    # True if its last leg is behind an NBD server.
     remote: bool = False
 
     @property
@@ -81,7 +81,7 @@ def blocks_of(path: Path) -> Blocks:
 
 
 class _Making:
-    """Makes one template: a served volume, and copies of its legs on the way."""
+    """Makes one template: a served volume, with copies of its legs on the way."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ def _remote(box: Sandbox) -> Template:
 
 
 MAKERS = (_clean, _killed, _ledger, _rejoined, _pages, _remote)
-# How often each is taken. A remote leg takes a process more.
+# Weights of the makers. A remote leg needs another process.
 WEIGHTS = (3, 4, 6, 4, 2, 1)
 
 
@@ -211,5 +211,5 @@ def templates() -> list[Template]:
 
 
 def base() -> Path | None:
-    """Returns the directory for images: memory, where there is such a file system."""
+    """Returns the directory for images, in memory if there is such a file system."""
     return MEMORY if MEMORY.is_dir() else None

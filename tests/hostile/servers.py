@@ -1,8 +1,9 @@
-"""Remote legs whose server misbehaves. The server is an honest NBD server on a file; it runs in a
-process of its own and breaks the protocol, in one way at a time, while it is told to.
+"""Remote legs whose server misbehaves.
 
-By hand: `servers.py SOCKET CONTROL IMAGE STYLE`; then a line to the control socket.
-"""
+The server is an honest NBD server on a file, in a process of its own. On command it breaks the
+protocol, in one way at a time.
+
+By hand: `servers.py SOCKET CONTROL IMAGE STYLE`, then a line to the control socket."""
 
 from __future__ import annotations
 
@@ -49,13 +50,13 @@ CHUNK_NONE, CHUNK_DATA, CHUNK_HOLE, CHUNK_STATUS, CHUNK_ERROR = 0, 1, 2, 5, 0x80
 EIO, EINVAL, ENOSPC, ENOTSUP, ESHUTDOWN = 5, 22, 28, 95, 108
 SIMPLE, STRUCTURED, EXTENDED = "simple", "structured", "extended"
 NOT_IN_FLIGHT = "which is not in flight"
-# How long a server that gathers requests waits for another one, in seconds.
+# Time in seconds for which a server that gathers requests waits for another one.
 GATHER = 0.003
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request, and what came with it."""
+    """A request with its payload."""
 
     kind: int
     cookie: int
@@ -77,18 +78,18 @@ Answer = Callable[["Connection", Request, Outcome], None]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """A way to misbehave. What is `None` is done honestly."""
+    """A way to misbehave. Fields that are `None` are done honestly."""
 
-    # In hemi's log while the server misbehaves.
+    # Text in hemi's log while the server misbehaves.
     says: str = ""
     style: str = STRUCTURED
-    # The protocol allows it: the session must last.
+    # True if the protocol allows it, so that the session must last.
     allowed: bool = False
-    # The session lasts, but the leg fails requests.
+    # True if the session lasts but the leg fails requests.
     fails: bool = False
-    # It says nothing more: only time, or the end of the connection, tells.
+    # True if it sends nothing more, so that only time or the end of the connection reveals it.
     silent: bool = False
-    # Begins with the next handshake, and keeps the leg away.
+    # True if it begins with the next handshake, and keeps the leg away.
     handshake: bool = False
     greet: Callable[[Connection], None] | None = None
     option: Callable[[Connection, int], bool] | None = None
@@ -97,7 +98,7 @@ class Behaviour:
     minimum_block: int = 1
     begun: Callable[[Connection], None] | None = None
     answer: Answer | None = None
-    # Of all requests that came together.
+    # Answers all requests that came together.
     together: Callable[[Connection, list[tuple[Request, Outcome]]], None] | None = None
     kinds: tuple[int, ...] = ()
 
@@ -111,7 +112,7 @@ def handshake(name: str, says: str, **what: object) -> None:
 
 
 def answering(says: str = "", **what: object) -> Callable[[Answer], Answer]:
-    """Registers a way to answer single requests, by the function's name."""
+    """Registers a way to answer single requests, named after the function."""
 
     def register(function: Answer) -> Answer:
         name = function.__name__.replace("_", "-")
@@ -122,7 +123,7 @@ def answering(says: str = "", **what: object) -> Callable[[Answer], Answer]:
 
 
 class Server:
-    """Listens, and does as it is told."""
+    """Listens, and follows commands."""
 
     def __init__(self, path: Path, image: Path, style: str) -> None:
         self.image = os.open(image, os.O_RDWR)
@@ -144,7 +145,7 @@ class Server:
             threading.Thread(target=connection.run, daemon=True).start()
 
     def hit(self) -> None:
-        """Counts that it has misbehaved."""
+        """Counts an act of misbehaviour."""
         with self.lock:
             self.hits += 1
 
@@ -158,7 +159,7 @@ class Server:
                 self._drop()
 
     def behave(self, drops: bool) -> None:
-        """Is honest from now on. Connections that hang are closed if `drops`."""
+        """Behaves honestly from now on. Closes connections that hang if `drops`."""
         with self.lock:
             self.behaviour = Behaviour()
             if drops:
@@ -169,7 +170,7 @@ class Server:
             connection.close()
 
     def alone(self, connection: Connection) -> None:
-        """Nothing of the connections before this one lands from now on."""
+        """Lets no write of earlier connections land from now on."""
         with self.lock:
             for other in self.connections:
                 other.fenced = other is not connection
@@ -202,7 +203,7 @@ class Connection:
             self.socket.close()
 
     def close(self) -> None:
-        """Ends the connection, whoever waits for it."""
+        """Ends the connection, also for threads that wait for it."""
         try:
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -216,7 +217,7 @@ class Connection:
         self.socket.sendall(data)
 
     def receive(self, count: int) -> bytes:
-        """Returns exactly so many bytes."""
+        """Returns exactly `count` bytes."""
         parts = bytearray()
         while len(parts) < count:
             got = self.socket.recv(count - len(parts))
@@ -371,7 +372,7 @@ class Connection:
         length: int | None = None,
         offset: int | None = None,
     ) -> bytes:
-        """Returns a chunk, whose header may state another length, or offset, than is true."""
+        """Returns a chunk, whose header may state a wrong length or offset."""
         stated = len(payload) if length is None else length
         if self.style == EXTENDED:
             at = request.offset if offset is None else offset
@@ -383,11 +384,11 @@ class Connection:
         return header + payload
 
 
-# In the handshake.
+# Misbehaviour in the handshake.
 
 
 def greets_with(magic: bytes, style: bytes) -> Callable[[Connection], None]:
-    """Returns what greets so."""
+    """Returns a function that sends this greeting."""
     return lambda connection: connection.send(magic + style + b"\0\3")
 
 
@@ -410,7 +411,7 @@ def greets_and_falls_silent(connection: Connection) -> None:
 
 
 def informs_slowly_without_end(connection: Connection, option: int) -> bool:
-    """Sends a byte now and then: something always moves."""
+    """Sends a byte now and then, so that something always moves."""
     for byte in struct.pack(">QIIIH", REPLY_MAGIC, option, REP_INFO, 60000, 999) + bytes(60000):
         connection.send(bytes([byte]))
         time.sleep(0.2)
@@ -484,7 +485,7 @@ handshake("no-flush", "offers no flush", flags=FLAGS & ~SEND_FLUSH)
 handshake("impossible-block", "impossible block sizes", minimum_block=3)
 handshake("large-block", "minimum block is 65536", minimum_block=65536)
 handshake("garbage-after-handshake", "a reply begins with", begun=sends_garbage)
-# These are allowed: the leg comes back.
+# These are allowed, and the leg comes back.
 BEHAVIOURS["larger-export"] = Behaviour(
     says="the session is back", size=lambda size: size + 4096, handshake=True, allowed=True
 )
@@ -493,7 +494,7 @@ BEHAVIOURS["fewer-features"] = Behaviour(
 )
 
 
-# Headers of replies.
+# Misbehaviour in headers of replies.
 
 
 @answering("a reply begins with")
@@ -568,7 +569,7 @@ for kind, word in ((READ, "read"), (WRITE, "write"), (FLUSH, "flush")):
     )
 
 
-# Data of reads.
+# Misbehaviour in data of reads.
 
 
 @answering("the session is lost", kinds=(READ,))
@@ -640,7 +641,7 @@ def done_without_data_extended(connection: Connection, request: Request, outcome
 
 @answering("separate pieces", kinds=(READ,))
 def crumbs(connection: Connection, request: Request, outcome: Outcome) -> None:
-    """Sends every other piece of a read, in many."""
+    """Sends every other piece of a read, in many chunks."""
     for at in range(0, request.length, 128):
         piece = outcome.data[at : at + 64]
         connection.send(connection.data(request, request.offset + at, piece))
@@ -757,7 +758,7 @@ def shutting_down(connection: Connection, request: Request, outcome: Outcome) ->
         connection.leave()
 
 
-# What the protocol allows.
+# Behaviour that the protocol allows.
 
 
 @answering(allowed=True)
@@ -771,7 +772,7 @@ def byte_by_byte(connection: Connection, request: Request, outcome: Outcome) -> 
 
 @answering(allowed=True, kinds=(READ,))
 def chunks_from_the_end(connection: Connection, request: Request, outcome: Outcome) -> None:
-    """Sends a read's data in four chunks, the last first; then the end of the reply alone."""
+    """Sends a read's data in four chunks, the last first, then the end of the reply alone."""
     for at, piece in reversed(quarters(outcome.data)):
         connection.send(connection.data(request, request.offset + at, piece))
     connection.send(connection.chunk(request, CHUNK_NONE, b"", done=True))
@@ -783,7 +784,7 @@ def _reversed(connection: Connection, answers: list[tuple[Request, Outcome]]) ->
 
 
 def _interleaved(connection: Connection, answers: list[tuple[Request, Outcome]]) -> None:
-    """Sends the chunks of all reads in turn. What is zero is a hole."""
+    """Sends the chunks of all reads in turn. Zeros are sent as holes."""
     for turn in range(4):
         for request, outcome in reversed(answers):
             if request.kind != READ or outcome.error:
@@ -801,7 +802,7 @@ def _interleaved(connection: Connection, answers: list[tuple[Request, Outcome]])
 
 
 def quarters(data: bytes) -> list[tuple[int, bytes]]:
-    """Returns four pieces with where they begin."""
+    """Returns four pieces with their offsets."""
     part = len(data) // 4
     return [(at, data[at : at + part]) for at in range(0, 3 * part, part)] + [
         (3 * part, data[3 * part :])
@@ -843,11 +844,11 @@ class HostileServer:
         self._command(f"misbehave {name}")
 
     def behave(self, *, drops: bool = False) -> None:
-        """Is honest from now on. Connections that hang are closed if `drops`."""
+        """Behaves honestly from now on. Closes connections that hang if `drops`."""
         self._command("behave" if not drops else "behave drops")
 
     def hits(self) -> int:
-        """Returns how often it has misbehaved since it was told to."""
+        """Returns the number of misbehaved acts since the command."""
         return int(self._command("hits"))
 
     def _command(self, line: str) -> str:
@@ -859,7 +860,7 @@ class HostileServer:
 
 
 def obey(server: Server, path: Path) -> None:
-    """Does what comes on the control socket."""
+    """Follows the commands on the control socket."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen(8)

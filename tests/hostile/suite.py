@@ -1,8 +1,7 @@
-"""How long another client's small writes take beside hostile ones.
+"""Measures another client's small writes beside hostile clients.
 
 `make hostile` runs every attack with one client and with 63, prints the table of
-docs/hostile-clients.md, and fails where a bound is broken.
-"""
+docs/hostile-clients.md, and fails if a bound is broken."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from hemi_harness import Process, Sandbox, Volume
 
 HERE = Path(__file__).parent
 VOLUME = 256 << 30
-# The bounds: beside one hostile client, and beside 63.
+# The bounds beside one hostile client, and beside 63.
 TIMES_ALONE = 3
 ALONE_MS = 50
 CROWD = 63
@@ -29,7 +28,7 @@ CROWD_MS = 250
 
 @dataclass(frozen=True)
 class Figures:
-    """A client's writes: how many, and percentiles in milliseconds."""
+    """A client's writes: their number, and percentiles in milliseconds."""
 
     writes: int
     p50: float
@@ -53,11 +52,11 @@ def victim(box: Sandbox, target: Volume, seconds: float) -> Figures:
 
 @contextlib.contextmanager
 def attacked(box: Sandbox, target: Volume, attack: str, clients: int) -> Iterator[Process]:
-    """Runs an attack for the length of the block."""
+    """Runs an attack for the duration of the block."""
     script = HERE / "attacks.py"
     process = box.start(sys.executable, script, attack, target.socket, str(clients), name="attack")
     try:
-        # It gets under way.
+        # Lets the attack start.
         time.sleep(1)
         process.check_running()
         yield process
@@ -66,10 +65,10 @@ def attacked(box: Sandbox, target: Volume, attack: str, clients: int) -> Iterato
 
 
 def measure(attack: str, clients: int, seconds: float, *options: str) -> tuple[Figures, Figures]:
-    """Returns a client's figures alone, and beside so many hostile clients."""
+    """Returns a client's figures alone, and beside `clients` hostile clients."""
     with Sandbox() as box:
         target = volume(box, *options)
-        # The first writes to a region are slower: not what is measured.
+        # The first writes to a region are slower, and are not measured.
         victim(box, target, seconds / 2)
         alone = victim(box, target, seconds)
         with attacked(box, target, attack, clients):
@@ -79,7 +78,7 @@ def measure(attack: str, clients: int, seconds: float, *options: str) -> tuple[F
 
 
 def allowed(alone: Figures, clients: int) -> float:
-    """Returns how high the 99th percentile may be, in milliseconds."""
+    """Returns the bound on the 99th percentile in milliseconds."""
     return min(TIMES_ALONE * alone.p99, ALONE_MS) if clients == 1 else CROWD_MS
 
 

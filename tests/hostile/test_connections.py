@@ -1,4 +1,4 @@
-"""Thousands of connections to each listener: whoever is there, and whoever asks, is answered."""
+"""Thousands of connections to each listener: existing and new clients are still answered."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from hemi_harness.sandbox import free_port
 HERE = Path(__file__).parent
 MIB = 1 << 20
 SIZE = 64 * MIB
-# The longest that anybody waits for an answer, in seconds.
+# Longest wait for an answer in seconds.
 LIMIT = 1.0
-# What a server takes beside its buffers, docs/limits.md: 40 MiB, and the connections of an export
+# A server's memory besides its buffers by docs/limits.md: 40 MiB, and the connections of an export
 # and of two other listeners.
 MEMORY = (256 + 40 + 25 + 2 * 128 // 16) * MIB
 
 
 def longest(times: int, ask: Callable[[], object]) -> float:
-    """Returns the longest of so many answers, in seconds."""
+    """Returns the longest of `times` answers in seconds."""
     most = 0.0
     for _ in range(times):
         begun = time.monotonic()

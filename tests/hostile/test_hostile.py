@@ -1,4 +1,4 @@
-"""Hostile clients: a short form of the suite, on a busy machine, with bounds to match."""
+"""A short form of the suite of hostile clients, with bounds for a busy machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import suite
 from attacks import ATTACKS
 from hemi_harness import Sandbox
 
-# A machine that runs other tests beside it: what starves a client takes far longer.
+# Bound for a machine that runs other tests as well. A starved client takes far longer.
 PATIENCE_MS = 1000
 
 

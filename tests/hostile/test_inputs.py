@@ -1,4 +1,4 @@
-"""Names and files that would do harm if they were taken as they come."""
+"""Names and files that would do harm if they were used unchecked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_configuration_without_an_end_is_not_read_to_it() -> None:
 
 
 def break_the_protocol(volume: Volume) -> None:
-    """Sends what clears a terminal, and waits to be cut off."""
+    """Sends escape codes that clear a terminal, and waits to be cut off."""
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(volume.socket))
         client.settimeout(10)
@@ -48,7 +48,7 @@ def test_clients_that_break_the_protocol_do_not_fill_the_log(sandbox: Sandbox) -
     clients = 400
     for _ in range(clients):
         break_the_protocol(volume)
-    # The next one after a second tells of those that were left out.
+    # The next one after a second reports those that were left out.
     time.sleep(1.1)
     break_the_protocol(volume)
     wait_until("how many more", lambda: "more clients were cut off" in volume.process.output())

@@ -1,4 +1,4 @@
-"""A remote leg whose server is restarted on a snapshot: nothing older is ever read."""
+"""A remote leg whose server is restarted on a snapshot: stale data is never read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def put_back(server: Nbdkit, image: Path, snapshot: Path) -> None:
 
 
 def check(volume: Volume, byte: int) -> None:
-    """Every piece must read so."""
+    """Fails unless every piece reads as `byte`."""
     with volume.client() as client:
         for piece in range(PIECES):
             got = client.read(piece * PIECE, PIECE)
@@ -61,7 +61,7 @@ def test_a_leg_put_back_while_it_is_served_does_not_come_back(sandbox: Sandbox) 
     status = volume.status()
     assert status["health"] != "healthy", status
     assert status["legs"][1]["state"] != "healthy", status
-    # It is tried again and again; the reason stays.
+    # hemi tries again and again, and the reason stays.
     wait_until("the reason", lambda: "it went back" in volume.status()["legs"][1]["no_session"])
     reason = volume.status()["legs"][1]["no_session"]
     assert f"leg 1: none: {reason[:40]}" in volume.command("status")
@@ -85,7 +85,7 @@ def test_what_a_leg_put_back_between_two_starts_lacks_is_owed(sandbox: Sandbox, 
     volume.start()
     check(volume, 2)
     volume.wait_converged(60)
-    # What it lacked has been written to it.
+    # The data it lacked has been written to it.
     volume.command("leg", "detach", "0")
     check(volume, 2)
 
@@ -98,7 +98,7 @@ def test_the_ledger_tells_a_leg_put_back_after_a_kill(sandbox: Sandbox) -> None:
     volume.wait_converged(60)
     snapshot = sandbox.path("snapshot.img")
     shutil.copyfile(image, snapshot)
-    # The region is in use: no page is written for it, only data and stamps.
+    # The region is in use, so no page is written for it, only data and stamps.
     with volume.client() as client:
         client.write(0, b"b" * PIECE, fua=True)
     volume.wait_converged(60)

@@ -1,5 +1,5 @@
-"""A remote leg's server misbehaves: nothing wrong is ever read, clients go on, and the leg is
-whole again once the server is honest."""
+"""A remote leg's server misbehaves: no wrong data is ever read, clients go on, and the leg is whole
+again once the server is honest."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from hemi_harness.sandbox import answers, run_any
 from servers import BEHAVIOURS, STRUCTURED, HostileServer
 
 SIZE = 32 * MIB
-# The part of the volume that is written.
+# Written part of the volume.
 USED = 8 * MIB
 SLOT = 16 << 10
-# Longest that a client's request may take, in seconds.
+# Longest time of a client's request, in seconds.
 LIMIT = 15.0
 # Shortest time of misbehaviour under load, in seconds.
 EVIL = 1.0
-# Most memory that hemi may ever have, whatever a server sends.
+# Most memory that hemi may ever use, whatever a server sends.
 MEMORY = 384 * MIB
 
 SILENT = [name for name, behaviour in BEHAVIOURS.items() if behaviour.silent]
-# A leg that is late with a single request, and answers others, may count as healthy.
+# A leg that is late with a single request but answers others may count as healthy.
 SWALLOWED = [name for name in SILENT if not BEHAVIOURS[name].handshake]
 HANDSHAKES = [
     name
@@ -36,7 +36,7 @@ HANDSHAKES = [
     if behaviour.handshake and not behaviour.silent and not behaviour.allowed
 ]
 QUICK = [name for name, behaviour in BEHAVIOURS.items() if not behaviour.silent]
-# Of so many behaviours one is tried with each change. All take minutes.
+# One of this many behaviours is tried with each change. All take minutes.
 SAMPLED = 16
 
 
@@ -49,7 +49,7 @@ def sampled(names: list[str], first: int = 0) -> list[object]:
 
 
 class Load:
-    """Writes and reads at random, and knows what it wrote."""
+    """Writes and reads at random, and knows the written data."""
 
     def __init__(self, client: Client, seed: str) -> None:
         self._client = client
@@ -57,11 +57,11 @@ class Load:
         self.model = bytearray(SIZE)
 
     def resume(self, client: Client) -> None:
-        """Goes on through another connection."""
+        """Continues on another connection."""
         self._client = client
 
     def round(self) -> None:
-        """Sends requests for places apart, all at once; then perhaps a flush."""
+        """Sends requests for separate places, all at once, then perhaps a flush."""
         rng, handle = self._random, self._client.handle
         slots = rng.sample(range(USED // SLOT), 16)
         reads, cookies = [], []
@@ -93,7 +93,7 @@ class Load:
             self.round()
 
     def check(self) -> None:
-        """Reads all that was written."""
+        """Reads all written data."""
         for offset in range(0, USED, 256 << 10):
             self._check(offset, 256 << 10, self._client.read(offset, 256 << 10))
 
@@ -116,7 +116,7 @@ def mirrored(sandbox: Sandbox, style: str, settings: str = "") -> tuple[Volume, 
         f'engine.clean_after = "500ms"\n{settings}'
         f"control = {json.dumps(str(volume.control))}\n"
         f"legs = [{json.dumps(str(local))},"
-        # The server fences an old session as a new one begins.
+        # The server fences an old session when a new one begins.
         f' {{ path = {json.dumps(server.uri)}, quarantine = "200ms" }}]\n'
         f"exports = [{{ nbd = {json.dumps(f'unix:{volume.socket}')} }}]\n"
     )
@@ -128,8 +128,9 @@ def mirrored(sandbox: Sandbox, style: str, settings: str = "") -> tuple[Volume, 
 
 
 def suffer(sandbox: Sandbox, name: str, *, waits: bool = False) -> None:
-    """Loads a volume before, while and after a server misbehaves. With `waits` hemi itself has to
-    find that a silent server will not answer."""
+    """Loads a volume before, during and after a server's misbehaviour.
+
+    With `waits` hemi itself has to find out that a silent server will not answer."""
     behaviour = BEHAVIOURS[name]
     volume, server = mirrored(sandbox, behaviour.style)
     with volume.client(timeout=LIMIT) as client:
@@ -170,7 +171,7 @@ def suffer(sandbox: Sandbox, name: str, *, waits: bool = False) -> None:
 
 
 def end(volume: Volume, server: HostileServer) -> None:
-    """Stops a converged volume: hemi and its legs must have come to no harm."""
+    """Stops a converged volume. hemi and its legs must be unharmed."""
     server.process.check_running()
     assert volume.process.peak_memory() < MEMORY
     volume.stop()
@@ -229,7 +230,7 @@ def test_a_start_ends_though_a_session_comes_and_goes(sandbox: Sandbox, name: st
     volume.stop()
     server.misbehave(name)
     volume.start()
-    # A leg that is dead is out after eight seconds; one that fails writes, after five.
+    # A dead leg is out after eight seconds, one that fails writes after five.
     wait_until("the volume opens", lambda: volume.status()["phase"] == "serving", 25)
 
 

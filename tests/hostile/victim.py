@@ -16,7 +16,7 @@ BLOCK = 4096
 
 
 def main(path: Path, seconds: float) -> None:
-    """Prints the longest and the 50th and 99th percentile, in milliseconds."""
+    """Prints the longest, the 50th and the 99th percentile in milliseconds."""
     wire = Wire(path)
     payload = bytes(BLOCK)
     places = random.Random(1)

@@ -1,4 +1,4 @@
-"""The NBD protocol by hand, as much of it as a hostile client needs."""
+"""The parts of the NBD protocol that a hostile client needs, by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READ, WRITE, FLUSH, TRIM, CACHE, WRITE_ZEROES, BLOCK_STATUS = 0, 1, 3, 4, 5, 6, 
 
 
 class Wire:
-    """A connection, past the handshake."""
+    """A connection after the handshake."""
 
     def __init__(self, path: Path, *, extended: bool = False, contexts: tuple[str, ...] = ()):
         self.socket = connected(path)
@@ -55,7 +55,7 @@ class Wire:
         return struct.pack(">IHHQQI", REQUEST_MAGIC, 0, kind, cookie, offset, length)
 
     def receive(self, count: int) -> bytes:
-        """Returns exactly so many bytes."""
+        """Returns exactly `count` bytes."""
         parts = bytearray()
         while len(parts) < count:
             got = self.socket.recv(count - len(parts))
@@ -68,7 +68,7 @@ class Wire:
 def connected(path: Path) -> socket.socket:
     """Returns a connection to a unix socket, before the handshake."""
     connection = socket.socket(socket.AF_UNIX)
-    # It waits while the backlog is full; with a time limit it would fail at once.
+    # It waits while the backlog is full. With a time limit it would fail at once.
     connection.connect(str(path))
     connection.settimeout(60)
     return connection

@@ -1,8 +1,7 @@
 """Boots the user-mode kernel and runs the guest's tests in it: run.py --kernel PATH [-- TEST…].
 
-The guest works on the host's files and on RAM disks of its own; it is up in less than a second.
-Exits as pytest does.
-"""
+The guest works on the host's files and on RAM disks of its own. It is up in less than a second.
+Exits as pytest does."""
 
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ PATIENCE = 900
 
 
 def boot(kernel: Path, hemi: Path, results: Path, rounds: int, tests: list[str]) -> int:
-    """Runs the guest to its end; the exit status of its tests, or 1 if it did not get that far."""
+    """Runs the guest to its end. Returns its tests' exit status, or 1 if it did not get that
+    far."""
     arguments = [
         str(kernel),
         *kernel_arguments("1G"),

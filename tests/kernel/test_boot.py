@@ -1,7 +1,7 @@
 """The host's systemd boots in a user-mode kernel, with a volume's units, rules and /etc/fstab line.
 
-The guest has two drives, files of the host. It has in /etc what docs/mounting.md says to copy.
-"""
+The guest has two drives, files of the host. Its /etc has the files that docs/mounting.md says to
+copy."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SYSTEMD = Path("/lib/systemd/systemd")
 #: More than a boot and a shutdown take on a machine that stalls, in seconds.
 PATIENCE = 240
 SIZE = 128 * MIB
-#: Where a leg's data begins.
+#: Offset of a leg's data.
 OFFSET = 2 * MIB
 
-#: What the guest does once it is up, behind what the test asks.
+#: The guest's commands once it is up, after those of the test.
 CHECK = """
 systemctl show -p ActiveState,ExecMainStatus,StatusText,NRestarts hemi@db
 findmnt -n -o SOURCE,FSTYPE /srv/db
@@ -71,7 +71,7 @@ def able() -> None:
 
 @dataclass
 class Machine:
-    """Two drives with a volume `db` that an ext4 is on, and an /etc that mounts it."""
+    """Two drives with a volume `db` that holds an ext4, and an /etc that mounts it."""
 
     sandbox: Sandbox
     config: dict[str, str] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Machine:
         (self.etc / "machine-id").touch()
         (self.etc / "hostname").write_text("guest\n")
         for path in PACKAGING.glob("*.service"):
-            # No network, and nothing that would bring it up.
+            # Without a network, or a unit that would start it.
             text = path.read_text().replace("Wants=network-online.target", "Wants=")
             (units / path.name).write_text(text.replace("/usr/bin/hemi", "/hemi/hemi"))
         rules = self.etc / "udev/rules.d/64-hemi.rules"
@@ -123,14 +123,14 @@ class Machine:
         (self.etc / "systemd/system/hemi@db.service.d" / name).write_text(text)
 
     def configure(self, **options: str) -> None:
-        """The configuration that is shown, but for some options."""
+        """Writes the configuration of the page, with some options changed."""
         lines = dict(line.split(" = ", 1) for line in shown("/etc/hemi/db.toml").splitlines())
         lines.update(options)
         text = "".join(f"{key} = {value}\n" for key, value in lines.items())
         (self.etc / "hemi/db.toml").write_text(text)
 
     def boot(self, asked: str = "", drives: list[Path] | None = None) -> str:
-        """Boots, does what is asked once everything is up, and shuts down; what that printed."""
+        """Boots, runs the commands once everything is up, and shuts down. Returns their output."""
         results = self.sandbox.dir / "results"
         (results / "check.log").unlink(missing_ok=True)
         (results / "check.sh").write_text(asked + CHECK)
@@ -159,13 +159,13 @@ class Machine:
         return log.read_text(errors="replace")
 
     def closed(self) -> list[bool]:
-        """Tells for each drive if the volume was closed, as far as the drive knows."""
+        """Returns for each drive true if the volume was closed, as far as the drive knows."""
         text = hemi("inspect", *self.drives)
         return [state == "closed" for state in re.findall(r"^  state +(\w+)", text, re.M)]
 
 
 def shown(path: str) -> str:
-    """A file as docs/mounting.md shows it, without the line that names it."""
+    """Returns a file that docs/mounting.md shows, without the line that names it."""
     page = (ROOT / "docs/mounting.md").read_text()
     (text,) = re.findall(rf"```\w*\n# {re.escape(path)}\n(.*?)```", page, re.S)
     return str(text)
@@ -200,12 +200,12 @@ def test_a_missing_disk_fails_the_mount_and_not_the_boot(sandbox: Sandbox) -> No
         assert part in said, f"no {part} in\n{said}"
     assert "leg 1 (last seen as" in said and "hemi promote" in said
     assert "/dev/ublkb0 ext4" not in said
-    # The operator has said beforehand that it may be given up.
+    # The operator has permitted giving it up.
     machine.configure(wait_for_legs='"5s"', start_degraded="true")
     said = machine.boot("echo alone >/srv/db/alone", drives=machine.drives[:1])
     for part in ("ActiveState=active", "missing legs are given up", "/dev/ublkb0 ext4"):
         assert part in said, f"no {part} in\n{said}"
-    # With both again, the other is filled.
+    # With both again, the other is drained to.
     said = machine.boot(f"cat /srv/db/alone; {WHOLE}")
     assert said.startswith("alone\n"), said
     assert machine.closed() == [True, True]
@@ -215,7 +215,7 @@ def test_a_missing_disk_fails_the_mount_and_not_the_boot(sandbox: Sandbox) -> No
 def test_what_is_unmounted_last_is_served_to_the_end(sandbox: Sandbox) -> None:
     machine = Machine(sandbox)
     machine.drop_in("root.conf")
-    # Nothing unmounts it but the very end of a shutdown.
+    # Nothing unmounts it before the very end of a shutdown.
     (machine.etc / "fstab").write_text("")
     units = machine.etc / "systemd/system"
     (units / "srv-db.mount").write_text(

@@ -1,12 +1,11 @@
-"""Writes into the pages about block devices what their commands print.
+"""Writes the output of commands into the pages about block devices.
 
 transcripts.py --kernel PATH [--fresh]
 
-The commands run in the user-mode kernel (guest/test_transcripts.py). Output that is as shown, but
-for ids, dates, sizes, times and counts, stays as it is, and so do ellipses. With `--fresh` it is
-written anew, too, unless it has an ellipsis. A command that shows no output gets none. Then the
-commands run once more, and the exit status is that of their test.
-"""
+The commands run in the user-mode kernel (guest/test_transcripts.py). Output that matches the page,
+except for ids, dates, sizes, times and counts, stays unchanged, and so do ellipses. With `--fresh`
+it is rewritten too, unless it has an ellipsis. A command that shows no output gets none. Then the
+commands run once more, and the exit status is that of their test."""
 
 from __future__ import annotations
 
@@ -25,9 +24,9 @@ TESTS = ["test_transcripts.py"]
 
 
 def rewritten(page: str, entries: list[dict[str, Any]], fresh: bool) -> str:
-    """Returns a page with what its commands printed below them."""
+    """Returns a page with the output of its commands below them."""
     lines = page.splitlines()
-    # From the end on: what is above keeps its lines.
+    # From the end on, so that the lines above stay.
     for entry in sorted(entries, key=lambda entry: -place(lines, entry)):
         shown, printed = entry["shown"], entry["printed"].strip("\n").splitlines()
         known = matches(tuple(shown), entry["printed"])
@@ -39,7 +38,7 @@ def rewritten(page: str, entries: list[dict[str, Any]], fresh: bool) -> str:
 
 
 def place(lines: list[str], entry: dict[str, Any]) -> int:
-    """Returns the index of the line that a command begins at: its block may show it twice."""
+    """Returns the index of a command's first line, since its block may show it several times."""
     first = entry["command"].splitlines()[0]
     below = range(entry["line"], len(lines))
     found = [at for at in below if lines[at][:2] in ("$ ", "# ") and lines[at][2:].strip() == first]
@@ -47,7 +46,7 @@ def place(lines: list[str], entry: dict[str, Any]) -> int:
 
 
 def numbered(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Counts, for each command, those like it that its block shows before it."""
+    """Counts the equal commands that the same block shows before each command."""
     seen: dict[tuple[Any, ...], int] = {}
     for entry in entries:
         key = (entry["page"], entry["line"], entry["command"])

@@ -1,4 +1,4 @@
-"""The container image, and the profile of system calls for it."""
+"""The container image, and its profile of system calls."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 HEMI = Path(os.environ.get("HEMI", TARGET / "debug" / "hemi")).resolve()
 PROFILE = ROOT / "packaging" / "seccomp.json"
 IO_URING = {"io_uring_setup", "io_uring_enter", "io_uring_register"}
-#: Where Debian's golang-github-containers-common has podman's profile.
+#: Podman's profile in Debian's golang-github-containers-common.
 PODMAN = Path("/usr/share/containers/seccomp.json")
 ALLOW = "SCMP_ACT_ALLOW"
-#: Runs a program in another root, with the system calls that a profile allows to a container.
+#: Runs a program in another root, with the system calls that a profile allows in a container.
 CONFINED = """
 import json, os, subprocess, sys
 import seccomp
@@ -125,7 +125,7 @@ def test_skopeo_reads_the_image(archive: Path) -> None:
 
 
 def allowed(profile: Path) -> set[str]:
-    """Returns what a profile lets a container do that has no capability beyond the default ones."""
+    """Returns the calls that a profile allows a container without additional capabilities."""
     rules = json.loads(profile.read_text())["syscalls"]
     plain = [rule for rule in rules if "caps" not in (rule.get("includes") or {})]
     return {name for rule in plain if rule["action"] == ALLOW for name in rule["names"]}

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 HEMI = Path(os.environ.get("HEMI", TARGET / "debug" / "hemi")).resolve()
-#: What the package depends on and what is tried with it.
+#: The package's dependencies and programs tested with it.
 PACKAGES = ("procps", "man-db", "bash-completion", "systemd", "udev", "fio")
 IN_ROOT = 'for d in proc dev; do mount --rbind /$d "$0/$d"; done; exec chroot "$0" "$@"'
 FILES = (
@@ -75,7 +75,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def mirror() -> str:
-    """Returns the mirror that this machine has its own packages from."""
+    """Returns the mirror of this machine's own packages."""
     files = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
     text = "\n".join(file.read_text() for file in files if file.is_file())
     found = re.search(r"https?://\S+/debian/?(?=\s)", text)
@@ -127,7 +127,7 @@ class System:
 
 @pytest.fixture(scope="module")
 def system(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """The root with the package."""
+    """Yields the root with the package."""
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
         pytest.skip("needs root and debootstrap")
     root = tmp_path_factory.mktemp("debian")
@@ -244,7 +244,7 @@ def test_an_upgrade_of_the_package_keeps_volumes_served(
 ) -> None:
     assert "(deleted)" not in served.program()
     said = system.install(build(tmp_path, 2))
-    # The program from before goes on, from a file that is gone.
+    # The earlier program goes on, from a deleted file.
     assert "hemi upgrade --control /run/hemi/db.sock" in said, said
     assert served.process.poll() is None and "(deleted)" in served.program()
     system.must("hemi", "status")

@@ -1,4 +1,4 @@
-"""What `make install` installs, and what man makes of the pages."""
+"""The files that `make install` installs, and the man pages as man renders them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(*command: str | Path, **variables: str) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root that hemi has been installed into, below /usr/local."""
+    """Returns a root into which hemi has been installed, below /usr/local."""
     root = tmp_path_factory.mktemp("root")
     place = {"DESTDIR": str(root), "BINARY": str(HEMI), "SOURCE_DATE_EPOCH": str(DATE)}
     run("make", "install", **place)
@@ -76,7 +76,7 @@ def test_man_finds_nothing_wrong(installed: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, f"{page.name}: {done.stderr}"
-        # Long words of code stretch a line; that is no mistake of the page's.
+        # Long words of code stretch a line, which is no mistake of the page.
         said = [line for line in done.stderr.splitlines() if "adjust" not in line]
         assert said == [], f"{page.name}: {said}"
         assert "NAME" in done.stdout and "SEE ALSO" in done.stdout, page.name

@@ -1,4 +1,4 @@
-"""scripts/licences.py: refuses crates that deny.toml does not allow, and names them."""
+"""Checks that scripts/licences.py refuses crates that deny.toml does not allow, and names them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check(*argv: str | Path) -> tuple[int, str]:
 
 
 def check_package(folder: Path, **fields: str | None) -> tuple[int, str]:
-    """Checks one crate of a made-up `cargo metadata` against this tree's deny.toml."""
+    """Checks one crate of a fake `cargo metadata` against this tree's deny.toml."""
     package = {"name": "one", "version": "1.2.3", "license": "MIT", "source": CRATES_IO, **fields}
     path = folder / "metadata.json"
     path.write_text(json.dumps({"packages": [package]}))
@@ -72,7 +72,7 @@ def test_a_licence_with_an_allowed_choice_passes(tmp_path: Path, licence: str) -
         ("GPL-3.0-only", "not allowed: GPL-3.0-only"),
         ("MIT AND GPL-2.0-only", "not allowed"),
         ("GPL-2.0-only WITH Classpath-exception-2.0 OR AGPL-3.0-only", "not allowed"),
-        # The exception is tiny-keccak's alone.
+        # The exception is for tiny-keccak only.
         ("CC0-1.0", "not allowed: CC0-1.0"),
         (None, "names no licence"),
         ("Free as in beer", "no SPDX expression"),

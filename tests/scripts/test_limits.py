@@ -1,4 +1,4 @@
-"""docs/limits.md says what the code says, and lists every bound of the listeners."""
+"""Checks that docs/limits.md agrees with the code, and lists every bound of the listeners."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "limits.md"
 CRATES = ROOT / "crates"
 
-# A section's bare file names are in this folder.
+# The directory of a section's bare file names.
 FOLDERS = {
     "The engine": CRATES / "engine/src/engine",
     "The volume and its format": CRATES / "engine/src",
@@ -38,7 +38,7 @@ UNITS = {"us": 10**3, "millis": 10**6, "secs": 10**9}
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the page for one constant; `file` is `None` if the file it names lacks it."""
+    """A row of the page for one constant. `file` is `None` if the named file lacks it."""
 
     name: str
     file: Path | None
@@ -54,12 +54,12 @@ def constants(path: Path) -> dict[str, str]:
 
 
 def value_of(name: str, path: Path) -> int:
-    """Returns the value of a constant; times are nanoseconds."""
+    """Returns the value of a constant. Times are nanoseconds."""
     return evaluate(constants(path)[name], path)
 
 
 def evaluate(expression: str, path: Path) -> int:
-    """Evaluates an expression of constants as it stands in a file."""
+    """Evaluates an expression of constants in the context of a file."""
     source = expression
     expression = re.sub(
         r"\b(\d[\d_]*)(?:u\d+|usize|i\d+)?\b", lambda m: m[1].replace("_", ""), expression
@@ -84,14 +84,14 @@ def evaluate(expression: str, path: Path) -> int:
 
 
 def home_of(name: str) -> Path:
-    """Returns the one file that defines a constant which others use."""
+    """Returns the one file that defines a constant used by others."""
     homes = [path for path in CRATES.glob("*/src/**/*.rs") if name in constants(path)]
     assert homes, f"no file defines {name}"
     return homes[0]
 
 
 def forms(value: int) -> Iterator[str]:
-    """Yields how the page may write a value: as a number, a size or a time."""
+    """Yields the forms in which the page may write a value: a number, a size or a time."""
     yield f"{value:,}"
     yield str(value)
     for unit, factor in (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("PiB", 1 << 50)):
@@ -143,7 +143,7 @@ def rows() -> Iterator[Row]:
 
 
 def file_of(path: str, folder: Path) -> Path | None:
-    """Returns the file a row means; `None` if it is none."""
+    """Returns the file that a row names, or `None` if it is none."""
     crate, _, rest = path.partition("/")
     candidates = (
         folder / path,

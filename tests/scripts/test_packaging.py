@@ -1,4 +1,4 @@
-"""systemd and udev understand the files in packaging/, as far as they are installed."""
+"""Checks the files in packaging/ with systemd and udev, if installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
 RULES = PACKAGING / "64-hemi.rules"
-#: Made for later versions of systemd than some that it has to work with, which ignore them.
+#: Options for newer versions of systemd. Supported older ones ignore them.
 NEWER = ("RestartSteps", "RestartMaxDelaySec", "SurviveFinalKillSignal")
 DROP_INS = ("device.conf", "root.conf", "drive-health.conf")
 HEMI = Path(
@@ -33,7 +33,7 @@ def program(name: str) -> str:
 
 
 def complaints(units: Path, *names: str) -> list[str]:
-    """Returns systemd's complaints about units, but for options that it is too old for."""
+    """Returns systemd's complaints about units, except for options that it is too old for."""
     done = subprocess.run(
         [program("systemd-analyze"), "verify", "--man=no", *(str(units / name) for name in names)],
         env={**os.environ, "SYSTEMD_UNIT_PATH": f"{units}:", "SYSTEMD_LOG_COLOR": "0"},
@@ -49,7 +49,7 @@ def complaints(units: Path, *names: str) -> list[str]:
 
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
-    """The units with a program that is there in hemi's place."""
+    """Returns the units with an existing program in hemi's place."""
     for path in [*PACKAGING.glob("*.service"), *PACKAGING.glob("*.timer")]:
         text = path.read_text().replace("/usr/bin/hemi", "/bin/true")
         (tmp_path / path.name).write_text(text)
@@ -122,7 +122,7 @@ def test_udev_understands_the_rules(tmp_path: Path) -> None:
 
 
 def udev_test(rules: Path, device: str, links: Path | None = None) -> str:
-    """Has udev test a device by these rules alone, in mounts of its own; returns its output."""
+    """Has udev test a device by these rules alone, in mounts of its own. Returns its output."""
     hide = "mount -t tmpfs none /etc/udev && mkdir -p /etc/udev/rules.d /run/udev/rules.d"
     hide += " && mount -t tmpfs none /run/udev && mkdir -p /run/udev/rules.d"
     hide += f" && cp {rules} /run/udev/rules.d/"

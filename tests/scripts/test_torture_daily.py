@@ -1,4 +1,5 @@
-"""New seeds of the day: a find is told loudly, and fails `make torture-daily`, not `make test`."""
+"""New seeds of the day: a find is reported loudly, and fails `make torture-daily`, not `make
+test`."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def target(tmp_path: Path) -> Path:
 
 
 def plant(target: Path, does: str) -> None:
-    """Puts a script where the build would put hemi-torture; it notes how it was called."""
+    """Puts a script in the place of the built hemi-torture. It records its arguments."""
     torture = target / "release" / "hemi-torture"
     torture.write_text(f'#!/bin/sh\necho "$@" >"{target}/called"\n{does}\n')
     torture.chmod(0o755)

@@ -23,7 +23,7 @@ def percentile(latency: dict[str, Any], rank: float) -> float:
 
 @dataclass(frozen=True)
 class FioResult:
-    """One direction (reads or writes) of a run. Times in microseconds."""
+    """One direction (reads or writes) of a run. Times are in microseconds."""
 
     iops: float
     operations: int

@@ -1,4 +1,4 @@
-"""The volume that each test has for itself, as a device of each driver in turn."""
+"""Gives each test a volume of its own, as a device of each driver in turn."""
 
 from __future__ import annotations
 

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 HEMI = os.environ["HEMI"]
-#: Kills in a row.
+#: Number of kills in a row.
 ROUNDS = int(os.environ.get("ROUNDS", "10"))
 LEGS = ("/dev/ram0", "/dev/ram1")
 SIZE = 48 << 20
 DEVICE = Path("/dev/hemi/vol")
-#: Seconds that a step may take.
+#: Longest time of a step in seconds.
 PATIENCE = 20.0
 
 
 def run(*arguments: str, expect: int | None = 0, timeout: float = 60) -> str:
-    """Runs a program to its end; its output. Fails unless it ends with `expect`."""
+    """Runs a program to its end. Returns its output. Fails unless it ends with `expect`."""
     done = subprocess.run(
         arguments, capture_output=True, text=True, timeout=timeout, check=False, errors="replace"
     )
@@ -41,23 +41,23 @@ def wait_until(what: str, holds: Callable[[], bool], timeout: float = PATIENCE) 
 
 
 def messages() -> list[str]:
-    """The kernel's complaints since the last call."""
+    """Returns the kernel's complaints since the last call."""
     lines = run("dmesg", "-c").splitlines()
     signs = ("I/O error", "error", "EXT4-fs warning", "WARNING", "BUG", "hung", "abort")
     return [line for line in lines if any(sign in line for sign in signs)]
 
 
 class Volume:
-    """A volume of two RAM disks, and whoever serves it."""
+    """A volume on two RAM disks, and its server."""
 
     def __init__(self, driver: str) -> None:
         #: The kernel's driver of its device.
         self.driver = driver
         self.server: subprocess.Popen[bytes] | None = None
         self.starts = 0
-        #: Programs that have begun in this process: each says in the log when it serves the device.
+        #: Programs that have begun in this process. Each logs when it serves the device.
         self.programs = 0
-        #: So that a test can put something else between hemi and a disk.
+        #: A test can put something else between hemi and a disk.
         self.legs = list(LEGS)
 
     def create(self, size: str = str(SIZE)) -> None:
@@ -68,7 +68,7 @@ class Volume:
         return Path(f"/run/serve-{self.starts}.log").read_text(errors="replace")
 
     def start(self, *more: str, wait: bool = True) -> None:
-        """Starts a server. With `wait`, until the device is there and served by it."""
+        """Starts a server. With `wait` it waits until the device exists and is served by it."""
         self.starts += 1
         self.programs = 1
         more = tuple(f"--device={self.driver}" if part == "--device" else part for part in more)
@@ -91,7 +91,8 @@ class Volume:
         wait_until("the device is served", attached)
 
     def upgrade(self) -> None:
-        """Has another program go on in the same process. It may still be taking over the device."""
+        """Upgrades hemi in the same process. The new program may still be taking over the
+        device."""
         assert "went on for" in hemi("upgrade")
         self.programs += 1
 

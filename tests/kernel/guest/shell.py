@@ -1,8 +1,7 @@
 """A shell on the guest, in which a page's commands run as they stand.
 
-Its `/srv`, `/mnt` and `/root` are empty, in memory, and gone with it: the guest's other files
-are the host's. A disk that a page names is a node beside those of the guest's disks.
-"""
+Its `/srv`, `/mnt` and `/root` are empty, in memory, and gone with it. The guest's other files are
+the host's. A disk that a page names is a node beside those of the guest's disks."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from kernel_guest import HEMI, run, wait_until
 PLACE = Path("/run/shell")
 #: Directories of the shell's own.
 OWN = ("/srv", "/mnt", "/root")
-#: Longer than anything a page shows takes on a machine that stalls, in seconds.
+#: Longer than any command of a page takes on a machine that stalls, in seconds.
 LIMIT = 120.0
 
 
@@ -63,7 +62,7 @@ class Shell:
         )
 
     def close(self) -> None:
-        """Ends everything that the shell began, and takes its directories away."""
+        """Ends everything that the shell started, and removes its directories."""
         for process in self._background:
             process.kill()
             process.wait()
@@ -76,14 +75,14 @@ class Shell:
         self._undo.clear()
 
     def disk(self, name: str, of: str) -> None:
-        """Has one of the guest's disks as /dev/NAME, too."""
+        """Makes one of the guest's disks available as /dev/NAME, too."""
         number = Path(of).stat().st_rdev
         node = f"/dev/{name}"
         run("mknod", node, "b", str(os.major(number)), str(os.minor(number)))
         self._undo.append(lambda: run("rm", node))
 
     def large_disk(self, name: str, size: str) -> None:
-        """Makes /dev/NAME, larger than the guest's disks: holes, as long as nothing is written."""
+        """Creates /dev/NAME, larger than the guest's disks. It is sparse until it is written."""
         backing = f"/mnt/{name}.img"
         run("truncate", "-s", size, backing)
         loop = run("losetup", "--find", "--show", backing).strip()
@@ -91,7 +90,7 @@ class Shell:
         self.disk(name, loop)
 
     def growing_disk(self, name: str, of: str) -> None:
-        """Makes /dev/NAME, the first half of one of the guest's disks."""
+        """Creates /dev/NAME, the first half of one of the guest's disks."""
         half = int(run("blockdev", "--getsz", of)) // 2
         run("dmsetup", "create", name, "--table", f"0 {half} linear {of} 0")
         run("dmsetup", "mknodes")
@@ -121,13 +120,13 @@ class Shell:
         return Ended(int(code.read_text()), output.read_text(errors="replace"))
 
     def must(self, command: str) -> str:
-        """Runs a command that must succeed. Returns what it printed."""
+        """Runs a command that must succeed. Returns its output."""
         ended = self.run(command)
         assert ended.code == 0, f"`{command}` exited {ended.code}:\n{ended.output}"
         return ended.output
 
     def until(self, what: str, command: str) -> None:
-        """Runs a command again and again until it succeeds."""
+        """Repeats a command until it succeeds."""
         wait_until(what, lambda: self.run(command).code == 0, LIMIT)
 
     def start(self, command: str, shows: str) -> Background:
@@ -155,7 +154,7 @@ class Shell:
         return started
 
     def serve(self, options: str) -> Background:
-        """Serves a volume, and waits until it does, and is a block device if it is to be one."""
+        """Serves a volume, and waits until it is served, and is a block device if requested."""
         shows = "block device path=" if "--device" in shlex.split(options) else "control socket"
         return self.start(f"hemi serve {options}", shows)
 

@@ -24,7 +24,7 @@ def test_a_disk_with_data_is_a_volume_and_stays_a_disk(volume: Volume) -> None:
     run("mount", str(DEVICE), str(point))
     assert (point / "before").read_bytes() == b"b" * 100_000
     (point / "after").write_bytes(b"a" * 100_000)
-    # Nobody mounts the disk beside the volume.
+    # Nobody can mount the disk beside the volume.
     assert "busy" in run("mount", disk, "/mnt", expect=32)
     run("umount", str(point))
     wait_until("the legs are alike", lambda: '"converged": true' in hemi("status", "--json"))

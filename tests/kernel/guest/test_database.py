@@ -1,4 +1,4 @@
-"""MariaDB on a volume whose server is killed, stopped and upgraded: it sees a pause at most."""
+"""MariaDB on a volume whose server is killed, stopped and upgraded: it sees at most a pause."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kernel_guest import DEVICE, ROUNDS, Volume, hemi, messages, run, wait_until
 
 MOUNT = Path("/run/mount")
 SOCKET = Path("/run/sql.sock")
-#: Seconds for which a transaction may wait.
+#: Longest wait of a transaction in seconds.
 PAUSE_MAX = 6.0
 pytestmark = pytest.mark.skipif(not shutil.which("mariadbd"), reason="MariaDB is not installed")
 
 
 @pytest.fixture
 def database(volume: Volume) -> Iterator[subprocess.Popen[bytes]]:
-    """A MariaDB whose data is on the volume."""
+    """Yields a MariaDB with its data on the volume."""
     volume.legs = ["/run/leg0.img", "/run/leg1.img"]
     for leg in volume.legs:
         run("truncate", "-s", "208M", leg)
@@ -54,7 +54,7 @@ def database(volume: Volume) -> Iterator[subprocess.Popen[bytes]]:
 
 
 class Inserts(threading.Thread):
-    """Inserts a number after the other, each a transaction."""
+    """Inserts one number after the other, each in a transaction."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""The volume as a block device: what the kernel makes of it, and what is refused."""
+"""The volume as a block device: its properties in the kernel, and refused operations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def queue(key: str) -> str:
 
 
 def is_device(path: Path) -> bool:
-    """A node of the NBD client's stays, connected or not."""
+    """Returns true if a device is connected. An NBD client's node exists in any case."""
     pid = Path("/sys/block") / path.name / "pid"
     return path.exists() and (not path.name.startswith("nbd") or pid.exists())
 
@@ -23,7 +23,7 @@ def test_the_kernel_knows_the_volumes_limits(volume: Volume) -> None:
     volume.start("--device")
     assert int(run("blockdev", "--getsize64", str(DEVICE))) == SIZE
     assert queue("logical_block_size") == "512"
-    # The NBD client has no word for the grain of the legs.
+    # The NBD client cannot report the block size of the legs.
     grain = "4096" if volume.driver == "ublk" else "512"
     assert queue("physical_block_size") == grain
     assert queue("minimum_io_size") == grain
@@ -97,7 +97,7 @@ def test_a_stopped_volumes_device_is_taken_over_or_removed(volume: Volume) -> No
     device = DEVICE.resolve()
     volume.stop()
     assert "the block device stays" in volume.log()
-    # Without --device: it is one.
+    # Without --device the volume is still a device.
     volume.start()
     assert DEVICE.resolve() == device
     run("dd", f"if={DEVICE}", "of=/dev/null", "bs=1M", "count=4", "iflag=direct")
@@ -126,7 +126,7 @@ def test_a_device_that_nobody_serves_is_given_up_by_force(volume: Volume) -> Non
     detach = ("detach-device", "--volume", "vol")
     assert "is in use" in hemi(*detach, expect=3)
     hemi(*detach, "--force")
-    # What was waiting has failed, so that it can be unmounted.
+    # The waiting requests have failed, so that it can be unmounted.
     run("umount", str(mount))
     messages()
     volume.start("--device")
@@ -138,7 +138,7 @@ def test_a_device_of_another_volume_is_left_alone(volume: Volume) -> None:
     volume.start("--device")
     device = DEVICE.resolve()
     volume.stop()
-    # The same legs, made another volume of the same name.
+    # The same legs as another volume of the same name.
     volume.create()
     volume.start("--device")
     assert DEVICE.resolve() != device and is_device(device)
@@ -150,7 +150,7 @@ def test_a_device_of_another_volume_is_left_alone(volume: Volume) -> None:
 
 
 def test_a_mounted_volume_grows(volume: Volume) -> None:
-    """RAM disks cannot: what hemi sees of them can."""
+    """Grows the devices that hemi sees, since RAM disks cannot grow."""
     half = int(run("blockdev", "--getsz", "/dev/ram0")) // 2
     names = [f"grown{number}" for number in range(2)]
     for number, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Devices that cannot be: each is refused by name, with a way out, and nothing is changed."""
+"""Unsuitable devices: each refusal names the reason and a way out, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from kernel_guest import DEVICE, HEMI, LEGS, SIZE, Volume, hemi, messages, run, wait_until
 
 MOUNT = Path("/run/mount")
-#: Disks that no volume is on.
+#: Disks without a volume.
 FREE, OTHER = "/dev/ram2", "/dev/ram3"
 
 
@@ -24,7 +24,7 @@ def digest(device: str) -> str:
 
 @contextmanager
 def mapped(name: str, device: str, sectors: int, *options: str) -> Iterator[str]:
-    """A device of device-mapper upon the beginning of another."""
+    """Yields a device of device-mapper on the beginning of another."""
     run("dmsetup", "create", name, *options, "--table", f"0 {sectors} linear {device} 0")
     run("dmsetup", "mknodes")
     try:
@@ -44,7 +44,7 @@ def mounted(device: str, *options: str) -> Iterator[Path]:
 
 
 def refuses(leg: str, *says: str, changes: str = FREE) -> None:
-    """Creating a volume on a leg is refused, even with leave to wipe it. Neither leg is touched."""
+    """Checks that a leg is refused, even with permission to wipe it. Neither leg is touched."""
     before = [digest(device) for device in (changes, OTHER)]
     wipe = ("--wipe", leg, "--wipe", OTHER)
     create = ("create", "--size", "16M", "--name", "new", "--leg", OTHER, "--leg", leg, *wipe)
@@ -65,7 +65,7 @@ def test_disks_that_cannot_be_legs() -> None:
     with mounted(FREE, "-o", "ro"):
         refuses(FREE, f"mounted on {MOUNT}")
     with mapped("upon", FREE, sectors_of(FREE)) as upon:
-        # Whatever is on top holds it, in use or not.
+        # The device on top holds it, in use or not.
         refuses(FREE, "held by /dev/dm-")
         with mounted(upon, "-o", "ro"):
             refuses(upon, f"mounted on {MOUNT}")
@@ -96,7 +96,7 @@ def test_a_volumes_own_device_is_none_of_its_legs(volume: Volume) -> None:
     for path in (device, str(DEVICE)):
         refused = hemi("leg", "add", path, expect=None)
         assert refused.startswith("error: ") and path in refused, refused
-    # It may be another volume's: there is nothing wrong with a mirror of mirrors.
+    # It may be another volume's, since a mirror of mirrors is valid.
     hemi(*create, "--leg", device, "--wipe", device)
     assert [digest(leg) for leg in LEGS] != before
     volume.stop()
@@ -129,7 +129,7 @@ def test_two_attaches_at_once_make_one_device(volume: Volume) -> None:
 
 
 def test_a_device_that_is_larger_than_the_volume_is_left_alone(volume: Volume) -> None:
-    """A volume that has grown, and whose disks were then put back to what they held before."""
+    """Uses a volume that has grown, and whose disks were then restored to their earlier content."""
     half = sectors_of(LEGS[0]) // 2
     with mapped("short0", LEGS[0], half) as one, mapped("short1", LEGS[1], half) as two:
         volume.legs = [one, two]
@@ -170,7 +170,7 @@ def test_a_device_that_is_larger_than_the_volume_is_left_alone(volume: Volume) -
 
 
 def test_a_device_whose_server_does_not_come_back(volume: Volume) -> None:
-    """Nothing fails by itself, however long it takes; the way out fails what waits, and says so."""
+    """Checks that nothing fails by itself, however long it takes, until the way out fails it."""
     volume.start("--device")
     reader = (
         "import mmap, os, sys; "
@@ -190,7 +190,7 @@ def test_a_device_whose_server_does_not_come_back(volume: Volume) -> None:
     messages()
     read.stdin.write("read\n")
     read.stdin.flush()
-    # The interval at which the NBD client looks at requests passes a few times.
+    # The interval at which the NBD client checks requests passes a few times.
     time.sleep(4)
     assert read.poll() is None, "it waits"
     assert messages() == []
@@ -209,7 +209,7 @@ def test_a_device_whose_server_does_not_come_back(volume: Volume) -> None:
 
 
 def test_a_name_that_leads_elsewhere_is_not_followed(volume: Volume) -> None:
-    """What /dev/hemi/NAME leads to is no device of hemi's: it is left alone."""
+    """Checks that a target of /dev/hemi/NAME that is no device of hemi's is left alone."""
     volume.start("--device")
     device = DEVICE.resolve()
     volume.stop()
@@ -220,11 +220,11 @@ def test_a_name_that_leads_elsewhere_is_not_followed(volume: Volume) -> None:
         DEVICE.symlink_to(target)
         assert "is no block device" in hemi(*detach, "--force", expect=1), target
     assert digest(FREE) == before and device.exists()
-    # The next start finds the device by the volume's id, and puts the name right.
+    # The next start finds the device by the volume's id, and corrects the name.
     volume.start()
     assert DEVICE.resolve() == device
     volume.stop()
-    # A directory in its place is not taken away. The device is served without a name.
+    # A directory in its place is not removed. The device is served without a name.
     DEVICE.unlink()
     DEVICE.mkdir()
     try:
@@ -240,7 +240,7 @@ def test_a_name_that_leads_elsewhere_is_not_followed(volume: Volume) -> None:
 
 @pytest.mark.parametrize("volume", ["ublk"], indirect=True)
 def test_a_disk_that_fails_under_a_mount(volume: Volume) -> None:
-    """A leg's disk is taken away while the volume is mounted: nothing on the device sees it."""
+    """Removes a leg's disk while the volume is mounted. Nothing on the device notices."""
     with mapped("failing", LEGS[1], sectors_of(LEGS[1])) as failing:
         volume.legs = [LEGS[0], failing]
         volume.create()

@@ -1,4 +1,4 @@
-"""Servers that end under load, in every way: nobody on the device sees more than a pause."""
+"""Servers that end under load in every way: users of the device see only a pause."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from kernel_guest import DEVICE, ROUNDS, Volume, hemi, messages, run, wait_until
 
-#: Seconds in which a request has to be answered though its server was killed.
+#: Seconds in which a request has to be answered although its server was killed.
 PAUSE_MAX = 5.0
-#: Seconds within which a program has taken over a device, after it has begun to serve.
+#: Seconds within which a program takes over a device, after it begins to serve.
 TAKE_OVER_MAX = 0.05
 #: Seconds in which a volume is served again without a leg that hangs.
 HANGING_START_MAX = 15.0
@@ -22,7 +22,7 @@ SEED = random.SystemRandom().randrange(1 << 32)
 
 
 class Pulse(threading.Thread):
-    """Writes and flushes a counter in a file, again and again: what was flushed has to be there."""
+    """Writes and flushes a counter in a file, again and again. Flushed values must persist."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)
@@ -98,7 +98,7 @@ def test_a_file_system_survives_kills_and_stops(volume: Volume) -> None:
             volume.stop()
         else:
             volume.kill()
-        # A start that asks for the device, and one that only finds it.
+        # Starts that request the device alternate with starts that only find it.
         more = ("--device",) if number % 2 == 0 else ()
         volume.start("--ledger", "/run", *more)
     pulse.wait_for_more()
@@ -115,15 +115,15 @@ def test_a_file_system_survives_kills_and_stops(volume: Volume) -> None:
 
 
 def test_a_file_system_survives_upgrades(volume: Volume) -> None:
-    """The process stays, and still takes the device over from the program that it was."""
+    """Upgrades in the same process, which still takes the device over from its earlier program."""
     mount = Path("/run/mount")
     moments = random.Random(SEED)
     pulse = pulsing(volume, mount)
     for number in range(ROUNDS):
         pulse.wait_for_more()
         volume.upgrade()
-        # What was taken over can be taken over again, and so can what is being taken over: the
-        # second of three is killed at any moment, from before it begins to after it is done.
+        # A device can be taken over again, also while it is being taken over. The second of three
+        # is killed at any moment, from before it begins to after it is done.
         if number % 3 != 1:
             volume.wait_attached()
         else:
@@ -142,7 +142,7 @@ def test_a_file_system_survives_upgrades(volume: Volume) -> None:
 
 
 def test_every_tag_in_use_when_the_server_is_killed(volume: Volume) -> None:
-    """More requests than there are tags: the kernel must notice that the server is gone."""
+    """Sends more requests than there are tags. The kernel must notice that the server is gone."""
     volume.start("--device", "--ledger", "/run")
     load = subprocess.Popen(
         [
@@ -183,7 +183,7 @@ def test_every_tag_in_use_when_the_server_is_killed(volume: Volume) -> None:
 
 
 def test_a_server_that_is_killed_while_a_leg_hangs_ends_first(volume: Volume) -> None:
-    """Its writes may still land: none of its successor's may come before them."""
+    """Checks that the old server's writes, which may still land, come before its successor's."""
     sectors = int(run("blockdev", "--getsz", "/dev/ram1"))
     run("dmsetup", "create", "hanging", "--table", f"0 {sectors} linear /dev/ram1 0")
     run("dmsetup", "mknodes")

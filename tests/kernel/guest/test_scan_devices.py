@@ -1,4 +1,4 @@
-"""Starts that look for their legs, on devices that hang in the kernel, and on top of each other."""
+"""Starts that scan for their legs, on devices that hang in the kernel and on stacked devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_guest import HEMI, LEGS, Volume, hemi, run, wait_until
 
 @pytest.fixture
 def upon(volume: Volume) -> Iterator[str]:
-    """A device of device-mapper upon the second disk."""
+    """Yields a device of device-mapper on the second disk."""
     sectors = run("blockdev", "--getsz", LEGS[1]).strip()
     run("dmsetup", "create", "hangs", "--table", f"0 {sectors} linear {LEGS[1]} 0")
     number = run("dmsetup", "info", "-c", "--noheadings", "-o", "minor", "hangs").strip()
@@ -45,7 +45,7 @@ def test_the_device_on_top_is_the_leg(volume: Volume, upon: str) -> None:
     volume.server = serve("--device")
     wait_until("it is a device", lambda: "block device path=" in said())
     assert paths() == [LEGS[0], upon]
-    # The volume itself is not looked at: what is on it may be a leg of another one.
+    # The volume itself is not scanned, although its content may be a leg of another one.
     scan = json.loads(hemi("inspect", "--scan", "--json"))
     assert "/dev/ublkb0" not in scan["looked_at"]
     assert hemi("inspect", "--udev", "/dev/ublkb0") == "HEMI_DEVICE=vol\n"

@@ -13,7 +13,7 @@ from kernel_guest import DEVICE, LEGS, Volume, hemi, messages, run, wait_until
 
 MOUNT = Path("/run/mount")
 DATA = b"confidential " * 100_000
-#: The volume is the only disk that LVM sees. Nothing of the host's files is written.
+#: The volume is the only disk that LVM sees. No files of the host are written.
 LVM = (
     "--config",
     'devices { use_devicesfile=0 filter=["a|^/dev/hemi/|","a|^/dev/(ublkb|nbd)|","r|.*|"] } '
@@ -22,7 +22,7 @@ LVM = (
 
 
 def needs(program: str, *, target: str = "", file_system: str = "") -> None:
-    """Skips the test where a program of the host's or a part of the kernel is missing."""
+    """Skips the test if a program of the host or a part of the kernel is missing."""
     if not shutil.which(program):
         pytest.skip(f"no {program} on this machine")
     if target and target not in run("dmsetup", "targets"):
@@ -42,7 +42,7 @@ def mounted(device: str) -> Iterator[Path]:
 
 
 def disturb(volume: Volume, path: Path) -> None:
-    """Writes a file while the server goes in every way."""
+    """Writes a file while the server ends in every way."""
     for number, way in enumerate((volume.kill, volume.stop, volume.upgrade)):
         (path / f"before-{number}").write_bytes(DATA)
         way()
@@ -69,7 +69,7 @@ def serve(volume: Volume) -> None:
 
 
 def finish(below: str = "nothing") -> None:
-    """Checks that the legs are alike, and that the kernel complained only of what is below."""
+    """Checks that the legs are identical, and that the kernel complained only about `below`."""
     wait_until("the legs are whole", lambda: "healthy" in hemi("status").splitlines()[0])
     assert hemi("scrub").strip() == "all legs of vol are alike"
     hemi("detach-device")
@@ -77,7 +77,7 @@ def finish(below: str = "nothing") -> None:
 
 
 def in_use() -> None:
-    """A device that something is on is not removed, and what is on it goes on."""
+    """Checks that a device in use is not removed, and that its users go on."""
     assert f"{DEVICE.resolve()} is in use" in hemi("detach-device", expect=3)
 
 
@@ -152,7 +152,7 @@ def test_btrfs(volume: Volume) -> None:
 
 
 def test_xfs(volume: Volume) -> None:
-    """A file system that is too large for the RAM disks, on files that are mostly holes."""
+    """Uses a file system too large for the RAM disks, on sparse files."""
     needs("mkfs.xfs", file_system="xfs")
     run("mount", "-t", "tmpfs", "-o", "size=400m", "holes", "/mnt")
     loops = []
@@ -170,7 +170,7 @@ def test_xfs(volume: Volume) -> None:
         with mounted(str(DEVICE)) as path:
             check(path)
         run("xfs_repair", "-n", str(DEVICE))
-        # A tmpfs writes no zeroes, of which hemi makes ordinary writes.
+        # A tmpfs writes no zeroes, so hemi uses ordinary writes.
         finish(below="dev loop")
     finally:
         if volume.server is not None and volume.server.poll() is None:
@@ -181,7 +181,7 @@ def test_xfs(volume: Volume) -> None:
 
 
 def test_a_mount_in_a_container(volume: Volume) -> None:
-    """A mount in another namespace holds the device as any does, though nobody here sees it."""
+    """Checks that a mount in another namespace holds the device, although nobody here sees it."""
     serve(volume)
     run("mkfs.ext4", "-q", str(DEVICE))
     MOUNT.mkdir(exist_ok=True)

@@ -1,10 +1,10 @@
-"""What the pages about block devices show works as it stands, and prints what they show.
+"""Runs the commands of the pages about block devices as they stand, and compares their output.
 
-The commands of a section run in order in one shell (shell.py), as root, on disks of the guest. A
-command succeeds unless the page shows its error. What it prints is compared but for ids, dates,
-sizes, times and counts (hemi_harness/pages.py), and is left in RESULTS for `make
-mounting-transcripts`, which writes it into the pages. Each command is run or listed in `NOT_RUN`.
-"""
+The commands of a section run in order in one shell (shell.py), as root, on disks of the guest.
+A command succeeds unless the page shows its error. Its output is compared except for ids,
+dates, sizes, times and counts (hemi_harness/pages.py), and is left in RESULTS for `make
+mounting-transcripts`, which writes it into the pages. Each command is run or listed in
+`NOT_RUN`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shell import LIMIT, Background, Shell
 DOCS = Path(os.environ["TREE"]) / "docs"
 PAGES = ("mounting.md", "commands/attach.md", "commands/detach-device.md")
 PROMPTS = ("$ ", "# ")
-#: Where what was printed is left, one file a section.
+#: Directory of the output, one file for each section.
 RESULTS = Path(os.environ["RESULTS"])
 
 BUILT_IN = "the guest's kernel has its drivers built in, and no modules"
@@ -42,19 +42,19 @@ NOT_RUN = {
 
 @dataclass
 class Scene:
-    """A section of a page, and what it takes for granted."""
+    """A section of a page, and the environment that it assumes."""
 
     page: str
     section: str
     prepare: Callable[[Shell], object]
-    #: What happens between two of the commands, by the beginning of the one that comes after it.
+    #: Actions between two of the commands, by the beginning of the later one.
     before: dict[str, Callable[[Shell], object]] = field(default_factory=dict)
-    #: Commands that go on until they are interrupted, by their beginnings, with what they print
-    #: once they run.
+    #: The beginnings of commands that run until interrupted, with the text they print once they
+    #: run.
     stays: dict[str, str] = field(default_factory=dict)
-    #: The beginnings of commands that want a terminal, though they ask nothing here.
+    #: The beginnings of commands that need a terminal, though they ask nothing here.
     terminal: tuple[str, ...] = ()
-    #: What is done in the end.
+    #: Action at the end.
     finish: Callable[[Shell], object] = lambda shell: None
 
     @property
@@ -72,14 +72,14 @@ def disks(shell: Shell) -> None:
 
 
 def created(shell: Shell) -> None:
-    """The volume "db" on two disks."""
+    """Creates the volume "db" on two disks."""
     disks(shell)
     wipe = "--wipe /dev/nvme0n1p3 --wipe /dev/sdb"
     shell.must(f"hemi create --size 48M {DB} {wipe} --name db")
 
 
 def served(options: str = "") -> Callable[[Shell], None]:
-    """The volume "db", being served."""
+    """Returns a function that serves the volume "db"."""
 
     def prepare(shell: Shell) -> None:
         created(shell)
@@ -93,21 +93,21 @@ def formatted(shell: Shell) -> None:
 
 
 def mounted(shell: Shell) -> None:
-    """The volume "db" as a block device with a file system, in use."""
+    """Serves the volume "db" as a block device with a file system in use."""
     served("--device")(shell)
     formatted(shell)
     shell.must("mount /dev/hemi/db /srv/db")
 
 
 def mapped(shell: Shell) -> None:
-    """The volume "db" on disks that grow, as a device that can, with a file system in use."""
+    """Serves "db" on disks that grow, as a device that can grow, with a file system in use."""
     for name, of in zip(("half0", "half1"), LEGS, strict=True):
         shell.growing_disk(name, of)
     legs = "--leg /dev/half0 --leg /dev/half1"
     shell.must("mkdir -p /srv/db")
     wipe = "--wipe /dev/half0 --wipe /dev/half1"
     shell.must(f"hemi create --size 16M {legs} {wipe} --name db")
-    # The kernel's ublk learns a new size from Linux 6.16 on.
+    # The kernel's ublk supports a new size from Linux 6.16 on.
     shell.start(f"hemi serve {legs} --device=nbd", "block device path=")
     shell.must("mkfs.ext4 -q /dev/hemi/db && mount /dev/hemi/db /srv/db")
     for name, of in zip(("half0", "half1"), LEGS, strict=True):
@@ -120,7 +120,7 @@ def has_grown(shell: Shell) -> None:
 
 
 def old_disk(shell: Shell) -> None:
-    """A disk with a file system that fills it and is in use, and a larger new one."""
+    """Creates a disk with a file system that fills it and is in use, and a larger new one."""
     shell.must("mkdir -p /srv/home")
     shell.large_disk("sdb1", "400M")
     shell.large_disk("nvme0n1p3", "420M")
@@ -133,7 +133,7 @@ def whole(shell: Shell) -> None:
 
 
 def user(shell: Shell) -> None:
-    """The volume "db", and an empty directory `mnt`."""
+    """Serves the volume "db", with an empty directory `mnt`."""
     created(shell)
     shell.must("mkdir -p mnt /run/user/1000/hemi")
     shell.serve(f"{DB} --nbd unix:/run/user/1000/hemi/db.nbd")
@@ -179,12 +179,12 @@ SCENES = [
 
 
 def sections(page: str) -> dict[str, list[Command]]:
-    """The commands below each heading of a page that has some, in order."""
+    """Returns the commands below each heading of a page that has some, in order."""
     found: dict[str, list[Command]] = {}
     lines = (DOCS / page).read_text().splitlines()
     for command in commands(DOCS / page, page, PROMPTS):
         headings = (line for line in reversed(lines[: command.line]) if line.startswith("#"))
-        # In a block, a line that begins like this is a root's command.
+        # In a block, a line that begins like this is root's command.
         heading = next(line for line in headings if line.startswith("##"))
         found.setdefault(heading.lstrip("# "), []).append(command)
     return found
@@ -195,7 +195,7 @@ def not_run(command: Command) -> bool:
 
 
 def refused(command: Command) -> bool:
-    """Whether the page shows that the command fails."""
+    """Returns true if the page shows that the command fails."""
     return any(line.startswith(("error: ", "mount: ")) for line in command.output)
 
 
@@ -206,7 +206,7 @@ def on_a_terminal(command: str) -> str:
 
 
 class Reader:
-    """Somebody who types what a section shows, and notes what it prints."""
+    """A reader who types the commands of a section, and records their output."""
 
     def __init__(self, shell: Shell, scene: Scene) -> None:
         self.shell = shell
@@ -222,7 +222,7 @@ class Reader:
         wants_terminal = command.text.startswith(self.scene.terminal or ("\0",))
         ended = self.shell.run(on_a_terminal(command.text) if wants_terminal else command.text)
         if command.text.startswith("hemi status"):
-            # It shows a moment, which comes sooner or later.
+            # It shows a state that comes eventually.
             def comes() -> bool:
                 nonlocal ended
                 ended = self.shell.run(command.text)
@@ -244,7 +244,7 @@ class Reader:
         assert fails == (ended.code != 0), f"{command.where}\nexited {ended.code}:\n{ended.output}"
 
     def differs(self) -> list[str]:
-        """The commands that print other than what the page shows, with both."""
+        """Returns the commands whose output differs from the page, with both outputs."""
         found = []
         for entry in self.printed:
             shown, printed = entry["shown"], str(entry["printed"])
@@ -286,7 +286,7 @@ def clear(shell: Shell) -> None:
         point = line.split()[1]
         if point.startswith(("/srv/", "/mnt/", "/run/user/")):
             run("umount", "-l", point, expect=None)
-    # Those that serve end first: what they have is free then.
+    # Servers end first, which releases everything they hold.
     run("pkill", "-KILL", "-x", "hemi", expect=None)
     for name in ("db", "home"):
         hemi("detach-device", "--volume", name, "--force", expect=None)
