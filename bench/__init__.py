@@ -1,1 +1,1 @@
-"""Paired benchmarks of hemi against its peers. `python -m bench --help`."""
+"""Paired benchmarks of hemi and its peers. `python -m bench --help`."""

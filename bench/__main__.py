@@ -1,7 +1,7 @@
 """`make bench`: runs parts of the benchmark and writes docs/benchmarks.md.
 
-Each part's raw figures replace that part's in bench/results.json, from which the whole
-page is written again, so that parts can be run one at a time.
+Each part's raw figures replace that part's in bench/results.json, from which the whole page is
+generated, so that parts can be run one at a time.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ TITLE = "Healthy legs on a busy machine"
 
 TARGETS = ("hemi", "hemi-usual", "qemu-nbd", "quorum")
 LOAD = next(load for load in LOADS if load.name == "write QD1")
-# What it reaches of `qemu-nbd` where nothing else runs (part speed).
+# Share of `qemu-nbd` that it reaches on an idle machine (part speed).
 QUIET_SHARE = 0.77
 
 
@@ -30,7 +30,7 @@ def _spin() -> None:
 
 @contextlib.contextmanager
 def _busy() -> Iterator[None]:
-    """One process for each processor, at the usual priority, that never sleeps."""
+    """Runs one process for each processor, at the usual priority, that never sleeps."""
     spinning = multiprocessing.get_context("spawn")
     processes = [spinning.Process(target=_spin, daemon=True) for _ in range(os.cpu_count() or 1)]
     for process in processes:
@@ -44,7 +44,7 @@ def _busy() -> Iterator[None]:
 
 
 def measure(settings: Settings, say: Any) -> dict[str, Any]:
-    """One set of figures per target and round, the targets in turns."""
+    """Returns one set of figures per target and round, with the targets in turns."""
     bench = Bench(settings)
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in TARGETS}
     with contextlib.ExitStack() as stack:
@@ -85,7 +85,7 @@ def report(data: dict[str, Any]) -> list[str]:
 
 
 def targets(data: dict[str, Any]) -> list[str]:
-    """Returns the targets, and whether they were met."""
+    """Returns the targets, each with its verdict."""
     rows = []
     for peer, share in (("qemu-nbd", QUIET_SHARE), ("quorum", 1.0)):
         ratio = _ratio(data, peer)

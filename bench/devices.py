@@ -1,6 +1,6 @@
-"""The ways to a block device beside each other and md RAID-1, inside a user-mode kernel.
+"""Ways to a block device, compared with each other and with md RAID-1, in a user-mode kernel.
 
-The kernel is that of `make kernel-test`. It has one processor and slow system calls: compare the
+The kernel is that of `make kernel-test`. It has one processor and slow system calls, so compare the
 rows with each other, not with the other tables.
 """
 
@@ -38,7 +38,7 @@ CASES = (
 )
 VOLUME_MIB = 192
 SECONDS_MAX = 8
-#: For a guest that hangs.
+#: Limit for a guest that hangs.
 RUN_SECONDS_LIMIT = 120
 NEEDS = ("mdadm", "nbd-client", "busybox", "fio")
 
@@ -89,9 +89,9 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
 
 
 def _figures(path: Path, ticks: str) -> dict[str, Any]:
-    """The figures of a run, with hemi's processor time for a request in µs."""
+    """Returns the figures of a run, with hemi's processor time for a request in µs."""
     text = path.read_text()
-    # fio may say something before its JSON.
+    # fio may print something before its JSON.
     job = json.loads(text[text.index("{") :])["jobs"][0]
     kind = "read" if job["read"]["total_ios"] else "write"
     result = FioResult.parse(job, kind)
@@ -101,7 +101,7 @@ def _figures(path: Path, ticks: str) -> dict[str, Any]:
 
 
 def headline(data: dict[str, Any]) -> list[str]:
-    """The ways beside each other: IOPS of each case, and hemi's own time for a write."""
+    """Returns the ways side by side: IOPS of each case, and hemi's own time for a write."""
     lines = [
         "The same volume on two RAM disks by each way to a block device, and md RAID-1 on the same",
         "disks. 4 KiB, random; IOPS, medians of interleaved rounds. User-mode Linux has one",

@@ -17,7 +17,8 @@ LOADS = (Load("write QD1", "randwrite", 1), Load("write QD32", "randwrite", 32))
 
 
 def measure(settings: Settings, say: Any) -> dict[str, Any]:
-    """A freshly opened, cleanly closed volume has no dirty region; the second run has."""
+    """Measures a freshly opened, cleanly closed volume without dirty regions, then again with
+    them."""
     bench = Bench(settings)
     seconds = max(3, settings.seconds // 6)
     runs: dict[str, list[dict[str, Any]]] = {}

@@ -1,4 +1,4 @@
-"""A leg that stops answering for two seconds under load: how long clients stall."""
+"""A leg that stops answering for two seconds under load, and the stalls of clients."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ OPTIONS = [
 
 @dataclass
 class Case:
-    """A mirror whose legs can be frozen: how to load it, freeze a leg, read its wait limit."""
+    """A mirror whose legs can be frozen, with its load, its freeze and its wait limit."""
 
     target: Target
     freeze: Callable[[int], None]
-    # Of the leg that is to freeze, or the highest.
+    # Wait limit of the leg that is to freeze, or the highest of all.
     wait_limit_ms: Callable[[int | None], float | None]
 
 
 def _nbdkit_legs(settings: Settings, box: Sandbox, delays: tuple[float, float]) -> list[Nbdkit]:
-    # In memory: nbdkit's files are written through the page cache, and what a flush of that
-    # costs would be all there is to see.
+    # In memory, since nbdkit writes files through the page cache, and the cost of a flush would
+    # hide everything else.
     size = leg_bytes(settings.volume_bytes)
     return [Nbdkit(box, size=size, delay_ms=delay) for delay in delays]
 
@@ -112,8 +112,8 @@ class Kind:
     label: str
     make: Callable[[Settings, Sandbox], Case]
     ours: bool = True
-    # The longest stall allowed: so many milliseconds, or so many times the longest without a
-    # freeze where that is more.
+    # The longest stall allowed: this many milliseconds, or this multiple of the longest without a
+    # freeze if that is more.
     stall_ms: float = 0
     times_calm: float = 0
     # Delay of the leg that stays when leg 0 freezes.
@@ -163,7 +163,7 @@ KINDS = (
 def one_run(
     box: Sandbox, case: Case, load: Load, settings: Settings, leg: int | None
 ) -> dict[str, Any]:
-    """A run, with leg `leg` frozen a third of the way in (or none)."""
+    """Returns the figures of a run, with leg `leg` (or none) frozen a third of the way in."""
     seconds = settings.freeze_seconds
     before = case.target.cpu_seconds()
     fio = load.start(box, case.target, settings.volume_bytes, seconds)
@@ -202,7 +202,7 @@ def one_run(
 def measure_loads(
     settings: Settings, say: Any, loads: tuple[Load, ...], kinds: tuple[Kind, ...]
 ) -> dict[str, Any]:
-    """Per kind, load and frozen leg (or none): the figures of each round."""
+    """Returns the figures of each round, by kind, load and frozen leg (or none)."""
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for kind in kinds:
         if settings.kinds and kind.key not in settings.kinds:
@@ -246,12 +246,12 @@ HEADLINE = (
 
 
 def worst_stall(runs: list[dict[str, Any]]) -> float:
-    """The longest any request of these runs took, flushes included, in milliseconds."""
+    """Returns the longest time of any request of these runs, flushes included, in milliseconds."""
     return max(_stall(run) for run in runs)
 
 
 def headline(data: dict[str, Any], loads: tuple[Load, ...]) -> list[list[str]]:
-    """Per mirror: the longest stall whichever leg froze, and the IOPS of those runs, by load."""
+    """Returns for each mirror the longest stall with either leg frozen, and the IOPS, by load."""
     rows = []
     for key, label in HEADLINE:
         runs = data["runs"].get(key)
@@ -276,7 +276,7 @@ def targets(data: dict[str, Any]) -> list[str]:
 def report_loads(
     data: dict[str, Any], loads: tuple[Load, ...], kinds: tuple[Kind, ...]
 ) -> list[str]:
-    """Every row that was measured."""
+    """Returns a report of every measured row."""
     seconds = data["settings"]["freeze_seconds"]
     lines = [
         f"4 KiB random writes, runs of {seconds} s, one leg frozen for {FREEZE_SECONDS:g} s a",
@@ -313,7 +313,7 @@ def report_loads(
 def targets_of_loads(
     data: dict[str, Any], loads: tuple[Load, ...], kinds: tuple[Kind, ...]
 ) -> list[str]:
-    """Returns the target of each row of hemi, and whether it was met."""
+    """Returns the target of each row of hemi, with its verdict."""
     rows = []
     for kind in kinds:
         runs = data["runs"].get(kind.key)
@@ -338,7 +338,7 @@ def _targets(
     stall = worst_stall(got)
     allowed = max(kind.stall_ms, kind.times_calm * worst_stall(calm))
     if kind.survivor_ms:
-        # The survivor's own tail is the reference where it is the slow one.
+        # If the survivor is the slow one, its own tail is the reference.
         reference, what = kind.survivor_ms * 1000, "the survivor's delay"
     else:
         reference, what = median(r["p999"] for r in calm), "without a freeze"

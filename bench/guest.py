@@ -9,7 +9,7 @@ from hemi_harness.sandbox import Process
 
 
 def result_of(guest: Process, directory: Path, key: str, seconds: float) -> Path:
-    """Waits for the file with a result. Fails with the log of the guest if none comes in time."""
+    """Waits for the file with a result. Fails with the guest's log if it does not come in time."""
     path = directory / f"{key}.json"
     deadline = time.monotonic() + seconds
     # The file appears whole. A guest that ended may have made it just before.
@@ -22,7 +22,7 @@ def result_of(guest: Process, directory: Path, key: str, seconds: float) -> Path
 
 
 def why(directory: Path) -> str:
-    """Returns what the guest says of its failure."""
+    """Returns the guest's logs of its failure."""
     parts = []
     for name, length in (("failed", 500), ("guest.log", 4000), ("linux.log", 1000)):
         path = directory / name

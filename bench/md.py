@@ -1,8 +1,8 @@
-"""Linux md RAID-1 beside hemi, both inside user-mode Linux on the same RAM disks.
+"""Linux md RAID-1 and hemi, both inside user-mode Linux on the same RAM disks.
 
-Kernels without md (and clouds without nested virtualisation) leave user-mode Linux as the
-place where both run. It has one processor and a 10 ms tick: compare the rows with each
-other, not with the other tables.
+Kernels without md (and clouds without nested virtualisation) leave user-mode Linux as the place
+where both run. It has one processor and a 10 ms tick, so compare the rows with each other, not with
+the other tables.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ CASES = (
 )
 DEPTHS = (1, 16)
 VOLUME_MIB = 192
-# All of it under 12 minutes, with some 4 s of making and ending what is measured in each run.
+# All of it takes under 12 minutes, of which setup and teardown take some 4 s in each run.
 SECONDS_MAX = 12
-# For a guest that hangs; its own waits give up after 30 s.
+# Limit for a guest that hangs. Its own waits give up after 30 s.
 RUN_SECONDS_LIMIT = 600
 NEEDS = ("linux", "mdadm", "dmsetup", "busybox", "fio")
 
@@ -78,9 +78,9 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
 
 
 def _figures(key: str, path: Path, directory: Path) -> dict[str, Any]:
-    """The figures of a run; its latencies are those from the start of the submission."""
+    """Returns the figures of a run. Latencies count from the start of the submission."""
     text = path.read_text()
-    # fio may say something before its JSON.
+    # fio may print something before its JSON.
     job = json.loads(text[text.index("{") :])["jobs"][0]
     job["write"]["clat_ns"] = job["write"]["lat_ns"]
     result = FioResult.parse(job, "write")
@@ -90,7 +90,7 @@ def _figures(key: str, path: Path, directory: Path) -> dict[str, Any]:
 
 
 def freeze_headline(data: dict[str, Any]) -> list[list[str]]:
-    """Per system: the longest stall whichever leg froze, and the IOPS of those runs, by depth."""
+    """Returns for each system the longest stall with either leg frozen, and the IOPS, by depth."""
     rows = []
     for system, label in _hemi_first():
         row = [f"{label}, in the guest", data["host"]]
@@ -103,7 +103,8 @@ def freeze_headline(data: dict[str, Any]) -> list[list[str]]:
 
 
 def slow_headline(data: dict[str, Any]) -> list[list[str]]:
-    """Per system and depth: the IOPS with legs alike and with one slower, and the share kept."""
+    """Returns by system and depth the IOPS with equal legs and with a slow one, and the share
+    kept."""
     rows = []
     for system, label in _hemi_first():
         for depth in DEPTHS:

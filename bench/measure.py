@@ -1,4 +1,4 @@
-"""One measured run, and what a set of paired runs says."""
+"""One measured run, and the ratios of paired runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Load:
             size=size,
             runtime=seconds,
             time_based=1,
-            # Each run its own sequence: no server profits from having seen it.
+            # Each run has a sequence of its own, so no server profits from having seen it.
             randrepeat=0,
             norandommap=1,
             **dict(self.options),
@@ -54,7 +54,7 @@ LOADS = (
 
 
 def figures(result: FioResult, cpu_seconds: float | None) -> dict[str, Any]:
-    """The figures of one run that the report uses. Times in microseconds."""
+    """Returns the figures of one run that the report uses. Times are in microseconds."""
     cpu = cpu_seconds
     if cpu is None:
         cpu = (result.cpu_user + result.cpu_system) / 100 * result.seconds
@@ -106,7 +106,7 @@ def thousands(value: float) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A markdown table, the first column left, the others right aligned."""
+    """Returns a Markdown table with the first column left and the others right aligned."""
     lines = ["| " + " | ".join(header) + " |"]
     lines.append("|---|" + "---:|" * (len(header) - 1))
     lines += ["| " + " | ".join(row) + " |" for row in rows]

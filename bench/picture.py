@@ -1,8 +1,8 @@
-"""The README's picture: one leg of a mirror freezes, and what a client sees of it.
+"""The README's picture: one leg of a mirror freezes, as a client sees it.
 
-`make picture` measures, writes docs/pictures/freeze.json, and draws from it; with `--draw` it only
-draws. The SVG is laid out here: plotly writes one only through a browser, and plotters cannot leave
-out an axis or pair a light picture with a dark one.
+`make picture` measures, writes docs/pictures/freeze.json, and draws from it. With `--draw` it only
+draws. The SVG is laid out here, since plotly needs a browser to write one, and plotters cannot
+leave out an axis or pair a light picture with a dark one.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ FREEZE_SECONDS = 10.0
 RATE = 200
 VOLUME_BYTES = 256 * MIB
 BIN_SECONDS = 0.05
-# The load's own lateness is in no figure: latency counts from when a write was sent, and nothing
-# but the generator holds one back. This bound only finds a machine that is of no use at all.
+# The load's own lateness is in no figure, since latency counts from the time a write was sent, and
+# only the generator delays sending. This bound only finds a machine that is of no use at all.
 LATENESS_MS = 500
 # Ten seconds of the load are 8 MiB, owed to the frozen leg.
 OPTIONS = ["--set", "engine.exposure.bytes=64MiB", "--set", "engine.exposure.age=60s"]
@@ -54,7 +54,7 @@ access = {{ addresses = "uniform", sizes = "4 KiB", mix = {{ read_percent = 0 }}
 
 
 def measured(folder: Path, policy: str) -> dict[str, Any]:
-    """One round: two legs behind nbdkit, the first of which stops answering for a while."""
+    """Runs one round: two legs behind nbdkit, the first of which stops answering for a while."""
     with Sandbox(folder) as box:
         files = [box.file(f"leg{n}.img", leg_bytes(VOLUME_BYTES)) for n in range(2)]
         servers = [Nbdkit(box, file) for file in files]
@@ -100,7 +100,7 @@ def measured(folder: Path, policy: str) -> dict[str, Any]:
 
 
 def seen(rows: pl.DataFrame) -> dict[str, Any]:
-    """What a client saw: the longest write of each interval, by when the write was sent."""
+    """Returns the longest write of each interval as a client saw it, by the time it was sent."""
     assert rows["error"].null_count() == rows.height, "a write failed"
     took = (pl.col("completed") - pl.col("issued")) / 1e6
     timed = rows.select(
@@ -123,7 +123,7 @@ def seen(rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def run(folder: Path, rounds: int) -> dict[str, Any]:
-    """All rounds, the policies in turns."""
+    """Runs all rounds, with the policies in turns."""
     found = []
     for number in range(rounds):
         for policy, name in POLICIES.items():
@@ -180,7 +180,7 @@ def y_of(ms: float) -> float:
 
 
 def chosen(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each policy's median round by its longest write: the plain mirror's, then hemi's."""
+    """Returns each policy's median round by its longest write: the plain mirror's, then hemi's."""
     found = []
     for policy in POLICIES:
         rounds = [one for one in result["rounds"] if one["policy"] == policy]
@@ -190,7 +190,7 @@ def chosen(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def labels(mirror: dict[str, Any], hemi: dict[str, Any]) -> tuple[str, str]:
-    """What is said at the lines, with the measured figures."""
+    """Returns the labels of the two lines, with the measured figures."""
     silence = mirror["longest_silence_ms"] / 1e3
     longest = hemi["longest_write_ms"]
     shown = f"{longest:.0f} ms" if longest >= 10 else f"{longest:.1f} ms"
@@ -198,7 +198,7 @@ def labels(mirror: dict[str, Any], hemi: dict[str, Any]) -> tuple[str, str]:
 
 
 def drawn(result: dict[str, Any], colours: Colours) -> str:
-    """The SVG."""
+    """Returns the SVG."""
     mirror, hemi = chosen(result)
     rounds = len(result["rounds"]) // len(POLICIES)
     of_mirror, of_hemi = labels(mirror, hemi)
@@ -283,7 +283,7 @@ def main() -> None:
     asked = parser.parse_args()
     figures = FOLDER / "freeze.json"
     if not asked.draw:
-        # Other work on the machine must not show up in the picture: every server and the load
+        # Other work on the machine must not show up in the picture, so every server and the load
         # inherit a real-time priority, where that is allowed.
         with contextlib.suppress(PermissionError):
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))

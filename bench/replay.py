@@ -1,4 +1,4 @@
-"""A trace replayed on time: `hemi load` beside fio's `read_iolog`."""
+"""A trace replayed on time, by `hemi load` and by fio's `read_iolog`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ CAPS = (1, 8, 48, 64)
 RATE = 2_000
 SECONDS = 10
 PAGE = 4096
-# Bounds of the table: how long a replay may take beside its trace, and its latency.
+# Bounds of the table: the deviation of a replay's length from its trace, and its latency.
 DURATION_BOUND = 0.005
 P99_BOUND_US = 100.0
-# Other work of the machine would be measured otherwise. Needs the right to it.
+# Keeps other work of the machine out of the figures. Needs the right to do so.
 PRIORITY = ("chrt", "--fifo", "10")
 
 
 def measure(settings: Settings, say: Any) -> dict[str, Any]:
-    """Both replay the same reads, each page once, on a file in the page cache."""
+    """Replays the same reads with both, each page once, on a file in the page cache."""
     chance = random.Random(20)
     times: list[float] = []
     at = 0.0
@@ -69,7 +69,7 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
 def hemi_load(
     box: Sandbox, target: Path, trace: Path, cap: int, intended: dict[int, float]
 ) -> dict[str, Any]:
-    """Figures of one replay by hemi."""
+    """Returns the figures of one replay by hemi."""
     spec = box.path("replay.toml")
     spec.write_text(
         f'title = "a Poisson trace"\n[workload.replay]\ntrace = "{trace}"\nformat = "fio_iolog"\n'
@@ -102,7 +102,7 @@ def hemi_load(
 def fio(
     box: Sandbox, target: Path, trace: Path, cap: int, intended: dict[int, float]
 ) -> dict[str, Any]:
-    """Figures of one replay by fio, whose log has the millisecond each request was done in."""
+    """Returns the figures of one replay by fio, whose log has request ends in milliseconds."""
     out = box.path("fio.json")
     log = box.path("fio")
     process = box.start(
@@ -129,7 +129,7 @@ def fio(
 
 
 def prioritised() -> tuple[str, ...]:
-    """What a replay is started with, where this user may: other work is not to be measured."""
+    """Returns the prefix that gives a replay priority over other work, if this user may have it."""
     try:
         run(*PRIORITY, "true")
     except (AssertionError, FileNotFoundError):
@@ -185,7 +185,7 @@ def report(data: dict[str, Any]) -> list[str]:
 
 
 def targets(data: dict[str, Any]) -> list[str]:
-    """Returns the targets of `hemi load`, and whether they were met."""
+    """Returns the targets of `hemi load`, with their verdicts."""
     marks = []
     for cap in CAPS:
         runs = data["runs"][f"hemi load {cap}"]

@@ -10,7 +10,7 @@ from . import busy, devices, first_pass, flush, freeze, md, replay, restart, slo
 from .measure import table
 from .settings import LENGTHS
 
-# What somebody who has looked at the figures says of them, by hand: a heading for each section.
+# Remarks on the figures, written by hand, with a heading for each section.
 REMARKS = Path(__file__).with_name("remarks.md")
 UNNAMED = "unnamed"
 INTRODUCTION = """\
@@ -35,7 +35,7 @@ GUEST = (
 
 
 def page(results: dict[str, Any]) -> str:
-    """The whole page. Parts that were not measured are left out."""
+    """Returns the whole page, without parts that were not measured."""
     remarks = _remarks()
     lines = [INTRODUCTION, *_machines(results)]
     for title, key, body in _sections(results):
@@ -62,7 +62,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def part_report(name: str, data: dict[str, Any]) -> str:
-    """Returns the text printed when a part has been run."""
+    """Returns the text that is printed after a part has run."""
     module = {m.NAME: m for m in MODULES}[name]
     lines = [f"## {module.TITLE}", "", *module.report(data)]
     if hasattr(module, "targets"):
@@ -71,7 +71,7 @@ def part_report(name: str, data: dict[str, Any]) -> str:
 
 
 def _sections(results: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
-    """Title, key of the remarks, and body."""
+    """Yields title, key of the remarks, and body."""
     stalls: list[list[str]] = []
     if "freeze" in results:
         stalls += freeze.headline(results["freeze"], freeze.LOADS)
@@ -115,7 +115,7 @@ def _sections(results: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _machines(results: dict[str, Any]) -> list[str]:
-    """The machines by name, and what was measured on each."""
+    """Returns the machines by name, with the parts measured on each."""
     parts: dict[str, list[str]] = {}
     for name, data in results.items():
         parts.setdefault(data.setdefault("host", UNNAMED), []).append(name)
@@ -153,7 +153,7 @@ def _provenance(results: dict[str, Any]) -> list[str]:
 
 
 def _remarks() -> dict[str, str]:
-    """The remarks on each section, by its key."""
+    """Returns the remarks on each section, by its key."""
     found: dict[str, str] = {}
     for text in REMARKS.read_text().split("\n## ")[1:]:
         key, _, body = text.partition("\n")

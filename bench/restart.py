@@ -1,4 +1,4 @@
-"""kill -9 under random writes: how long until the next start answers, and what it compares."""
+"""kill -9 under random writes: the time until the next start answers, and the regions compared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
             fio = LOAD.start(box, target, settings.volume_bytes, seconds)
             time.sleep(seconds / 2)
             volume.kill()
-            # It loses its server, and says so.
+            # It loses its server, and reports that.
             fio.process.kill()
             begun = time.monotonic()
             volume.launch()
@@ -58,7 +58,7 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
 
 
 def _first_answer(uri: str) -> float:
-    """Returns when a server that is starting has answered a read."""
+    """Returns the time at which a starting server has answered a read."""
     deadline = time.monotonic() + 120
     while True:
         try:
@@ -96,7 +96,7 @@ def _row(
 
 
 def targets(data: dict[str, Any]) -> list[str]:
-    """Returns the target, and whether it was met."""
+    """Returns the target with its verdict."""
     highest = max(run["first_answer"] for run in data["runs"])
     rows = [
         [

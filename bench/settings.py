@@ -1,4 +1,4 @@
-"""What a benchmark run was asked to do, and on what machine."""
+"""The settings of a benchmark run, and its machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Settings:
     freeze_seconds: int = 20
     freeze_rounds: int = 3
     volume_mib: int = 1024
-    # Rows of the freeze tables to measure; empty for all.
+    # Rows of the freeze tables to measure. If empty, all.
     kinds: tuple[str, ...] = ()
 
     @property
@@ -47,14 +47,14 @@ class Settings:
         return {name: getattr(self, name) for name in LENGTHS}
 
 
-# What the figures of a run depend on, as asked for.
+# Settings on which the figures of a run depend.
 LENGTHS = tuple(
     field.name for field in fields(Settings) if field.name not in ("directory", "kinds")
 )
 
 
 def version(*argv: str, pattern: str = r"\d+\.\d+[\w.\-]*") -> str:
-    """The version a tool prints, or that it is missing."""
+    """Returns the version a tool prints, or a text that it is missing."""
     try:
         found = re.search(pattern, run(*argv))
     except AssertionError:
@@ -63,7 +63,7 @@ def version(*argv: str, pattern: str = r"\d+\.\d+[\w.\-]*") -> str:
 
 
 def machine(directory: Path) -> dict[str, str]:
-    """What the figures depend on."""
+    """Returns the facts of the machine on which figures depend."""
     model = "unknown processor"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

@@ -20,15 +20,15 @@ TITLE = "One leg 20 ms slower"
 DELAY_MS = 20
 EXPOSURE_MIB = 256
 EXPOSURE_AGE = 600
-# Averages of the load that tell the two phases apart.
+# Averages of the load, short enough to tell the two phases apart.
 SAMPLE_MS = 100
 LOAD = Load("write QD1", "randwrite", 1)
-# nbdkit serves 16 requests at once, so its best is reached at the latest there.
+# nbdkit serves 16 requests at once, so it is at its best by that depth.
 SWEEP = (1, 4, 16, 32, 64)
 
 
 def _volume(settings: Settings, box: Sandbox, delay_ms: float) -> tuple[Volume, Nbdkit]:
-    """Leg 0 is a file, leg 1 a file behind nbdkit, which adds `delay_ms` when asked."""
+    """Returns a volume of a file and a file behind nbdkit, which adds `delay_ms` when asked."""
     size = leg_bytes(settings.volume_bytes)
     fast, slow = box.file("fast.img", size), box.file("slow.img", size)
     for path in (fast, slow):
@@ -86,7 +86,7 @@ class _Watch:
 
 
 def _samples(log: Path) -> list[float]:
-    """IOPS of each sample, from fio's log of averages."""
+    """Returns the IOPS of each sample, from fio's log of averages."""
     return [float(line.split(",")[1]) for line in log.read_text().splitlines() if line.strip()]
 
 
@@ -192,7 +192,8 @@ def report(data: dict[str, Any]) -> list[str]:
 
 
 def headline(data: dict[str, Any]) -> list[str]:
-    """The row of the table at the top of the page: legs alike, one slower, the share kept."""
+    """Returns the row of the table at the top of the page: equal legs, one slower, the share
+    kept."""
     alike = median(r["undelayed"] for r in data["runs"])
     slow = median(r["before"] for r in data["runs"])
     share = median(r["before"] / r["undelayed"] for r in data["runs"])
@@ -201,7 +202,7 @@ def headline(data: dict[str, Any]) -> list[str]:
 
 
 def targets(data: dict[str, Any]) -> list[str]:
-    """Returns the targets, and whether they were met."""
+    """Returns the targets, with their verdicts."""
     runs = data["runs"]
     before = Ratio.of([r["before"] for r in runs], [r["alone"] for r in runs])
     reached = [r for r in runs if r["after"] is not None]

@@ -1,4 +1,4 @@
-"""Healthy volumes: hemi on two files beside its peers, in interleaved rounds."""
+"""Healthy volumes: hemi on two files and its peers, in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .targets import Bench
 NAME = "speed"
 TITLE = "Healthy legs, 4 KiB random"
 
-# Peers no target is set against: for orientation, in runs a third as long.
+# Peers without a target, for orientation, in runs a third as long.
 FOR_ORIENTATION = ("quorum", "nbdkit-file")
 
 
 def measure(settings: Settings, say: Any) -> dict[str, Any]:
-    """Per target and load: one set of figures per round.
+    """Returns one set of figures for each round, by target and load.
 
-    All targets stay up for the whole part and take turns for every load, so that a slower
-    minute of the machine meets all of them; the order turns round with each round.
+    All targets stay up for the whole part and take turns for every load, so that a slower minute of
+    the machine affects all of them. The order is reversed with each round.
     """
     bench = Bench(settings)
     size = settings.volume_bytes
@@ -35,7 +35,7 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
         for name in Bench.NAMES:
             say(f"{name}: start and write in full")
             targets[name] = stack.enter_context(bench.open(name))
-        # Once over everything before the clock runs: regions are dirty and caches warm.
+        # Once over everything before the clock runs, so that regions are dirty and caches warm.
         for name in Bench.NAMES:
             for load in (Load("warm", "randwrite", 32), Load("warm", "randread", 32)):
                 measured(box, targets[name], load, size, max(2, settings.seconds // 10))
@@ -60,7 +60,7 @@ def _iops(data: dict[str, Any], target: str, load: str) -> list[float]:
 
 
 def limits(data: dict[str, Any], load: Load) -> tuple[str, list[float], float]:
-    """What disk and socket allow for hemi at this load, per round; the share to reach.
+    """Returns hemi's limits from disk and socket, their value per round, and the share to reach.
 
     The socket's limit is nbdkit's memory plugin: the same protocol and client, no disk.
     """
@@ -100,7 +100,7 @@ def report(data: dict[str, Any]) -> list[str]:
 
 
 def latencies(data: dict[str, Any]) -> list[str]:
-    """Each server's latencies."""
+    """Returns each server's latencies."""
     lines = ["p50 / p99 / p99.9 in µs, medians:", ""]
     rows = []
     for name in Bench.NAMES:
@@ -114,7 +114,7 @@ def latencies(data: dict[str, Any]) -> list[str]:
 
 
 def targets(data: dict[str, Any]) -> list[str]:
-    """Returns the targets, and whether they were met."""
+    """Returns the targets, with their verdicts."""
     rows = []
     for load in LOADS:
         ours = _iops(data, "hemi", load.name)

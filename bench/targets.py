@@ -1,8 +1,8 @@
-"""The servers that are measured: hemi and its peers, each behind one interface.
+"""The measured servers: hemi and its peers, each behind one interface.
 
-All of them serve the same size from files that were written in full before, on the same
-file system, and are loaded by the same client (fio's NBD engine on a unix socket), except
-`RawFile`, which is fio on the file itself.
+All of them serve the same size from files that were written in full before, on the same file
+system. They are loaded by the same client (fio's NBD engine on a unix socket), except `RawFile`,
+which is fio on the file itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MEMORY = Path("/dev/shm")
 def mirror(
     box: Sandbox, legs: Sequence[str | Path], *, options: Sequence[Arg] = (), inject: bool = False
 ) -> Volume:
-    """Returns a volume whose ledger lies on tmpfs. In a container hemi keeps none by itself."""
+    """Returns a volume with its ledger on tmpfs. In a container hemi keeps none by itself."""
     ledger = ("--ledger", box.directory_in(MEMORY))
     return Volume(box, legs, options=[*options, *ledger], inject=inject)
 
@@ -42,18 +42,18 @@ class Target:
         self._nbdkit = nbdkit
 
     def ensure(self) -> None:
-        """Starts nbdkit again if it died of a client's leaving, as version 1.32 may."""
+        """Starts nbdkit again if it died when a client left, as version 1.32 may."""
         if self._nbdkit:
             self._nbdkit.ensure()
             self._process = self._nbdkit.process
 
     def cpu_seconds(self) -> float | None:
-        """Processor time the server has used; `None` where there is no server."""
+        """Returns the processor time the server has used, or `None` if there is no server."""
         return self._process.cpu_seconds() if self._process else None
 
 
 def write_in_full(path: Path, size: int) -> None:
-    """Random bytes over the whole file: no holes, no unwritten extents, nothing to compress."""
+    """Writes random bytes over the whole file: no holes, no unwritten extents, not compressible."""
     with Path("/dev/urandom").open("rb") as source, path.open("r+b") as f:
         left = size
         while left:
@@ -65,7 +65,7 @@ def write_in_full(path: Path, size: int) -> None:
 
 
 class Bench:
-    """Makes targets in one sandbox. Each name in `NAMES` is a method of the same name."""
+    """Makes targets in one sandbox. Each name in `NAMES` has a method of the same name."""
 
     NAMES: Sequence[str] = (
         "hemi",
@@ -90,7 +90,7 @@ class Bench:
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[Target]:
-        """Starts a target by name, ready to be measured; everything ends with the block."""
+        """Yields a target by name, ready to be measured. Everything ends with the block."""
         with Sandbox(self.settings.directory) as box:
             yield getattr(self, "_" + name.replace("-", "_"))(box)
 
@@ -101,7 +101,7 @@ class Bench:
         return path
 
     def volume(self, box: Sandbox, *, options: Sequence[Arg] = (), inject: bool = False) -> Volume:
-        """hemi on two file legs, written in full through hemi itself."""
+        """Returns hemi on two file legs, written in full through hemi itself."""
         legs: list[str | Path] = []
         for i in range(2):
             path = box.file(f"leg{i}.img", leg_bytes(self.settings.volume_bytes))
@@ -111,8 +111,8 @@ class Bench:
         wipe = [a for leg in legs for a in ("--wipe", leg)]
         volume.create(self.settings.volume_bytes, *wipe)
         volume.start()
-        # `create` leaves the data area of wiped files unwritten: as for the peers' files, no
-        # measured write is the first of its block.
+        # `create` leaves the data area of wiped files unwritten. As with the peers' files, no
+        # measured write is to be the first of its block.
         fill(box, volume.uri, self.settings.volume_bytes)
         volume.wait_converged(600)
         return volume
@@ -122,7 +122,7 @@ class Bench:
         return Target(volume.uri, volume.process)
 
     def _hemi_usual(self, box: Sandbox) -> Target:
-        """hemi without the priority that it asks for."""
+        """Returns hemi without the priority that it asks for."""
         volume = self.volume(box)
         for thread in Path(f"/proc/{volume.process.pid}/task").iterdir():
             os.setpriority(os.PRIO_PROCESS, int(thread.name), 0)
@@ -161,7 +161,8 @@ class Bench:
 
 
 def quorum(box: Sandbox, legs: Sequence[str]) -> Target:
-    """qemu-storage-daemon's quorum over `legs` (blockdev options), reading from the first."""
+    """Returns qemu-storage-daemon's quorum over `legs` (blockdev options), reading from the
+    first."""
     socket = box.path("quorum.sock")
     argv: list[Arg] = ["qemu-storage-daemon"]
     for i, leg in enumerate(legs):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checks how doc comments and docstrings begin: check_prose.py [--count] [PATH…].
 
-A doc comment begins with a verb or a plain name: "Returns the slot", "The bound of a queue". Not with
-What, Whether, How and the like, nor with a preposition that has lost its noun ("Of a year."). Some
-phrases are not the field's words and are named with their better form. Prints each place as
-FILE:LINE: TEXT and exits with 1 if there is any; with --count it prints the shares alone.
+A doc comment begins with a verb or a plain name: "Returns the slot", "The bound of a queue". It
+does not begin with What, Whether, How and the like, nor with a preposition that has lost its noun
+("Of a year."). Some phrases are not the field's words and are reported with their better form.
+Prints each place as FILE:LINE: TEXT and exits with 1 if there is any. With --count it prints only
+the totals.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Words no doc comment begins with: noun clauses, and prepositions whose noun is missing.
+#: Words that begin no doc comment: noun clauses, and prepositions whose noun is missing.
 CLAUSES = ("What", "Whether", "How", "Who", "Whom", "Whose", "Where", "When", "Which", "Why")
 LONE = ("Of", "By", "As", "To", "From", "On", "At", "With", "Without", "Since", "Until")
-#: A docstring that begins with a preposition is one if it is this short.
+#: Longest docstring that may be a lone preposition, in characters.
 LONE_MAX = 40
 PHRASES = {
     "under way": "in flight, in progress",

@@ -1,9 +1,10 @@
-"""The dashboard at work: a volume under load lives through a freeze, the failure of a leg, a
-rebuild and a scrub, and headless Chromium takes pictures of each state (`make dashboard-demo`).
+"""Takes pictures of the dashboard at work in headless Chromium (`make dashboard-demo`).
+
+A volume under load lives through a freeze, the failure of a leg, a rebuild and a scrub.
 
     python scripts/dashboard_demo.py [--out docs/pictures] [--hold]
 
-Each state is waited for, and the page has to say it. `--hold` serves on afterwards, to look around.
+The script waits for each state, which the page has to show. `--hold` keeps serving afterwards.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from hemi_harness.hemi import MIB, leg_bytes
 from hemi_harness.sandbox import free_port
 
 SIZE = 512 * MIB
-# What pictures are taken of: name, width, height and whether it is dark.
+# Looks of the pictures: name, width, height, and true if dark.
 LOOKS = (("", 1280, 900, False), ("-dark", 1280, 900, True), ("-phone", 390, 844, False))
-# Time for a history to be seen.
+# Seconds until a history is visible.
 WARM = 45.0
 
 
 def load(sandbox: Sandbox, volume: Volume) -> None:
-    """A small database's load, until the sandbox ends."""
+    """Runs a small database's load until the sandbox ends."""
     sandbox.start(
         "fio",
         "--name=load",
@@ -51,7 +52,7 @@ def load(sandbox: Sandbox, volume: Volume) -> None:
 
 
 def configuration(sandbox: Sandbox, volume: Volume) -> Path:
-    """A configuration that names the legs: where they lie is of no interest in a picture."""
+    """Returns a configuration that names the legs, since their paths do not matter in a picture."""
     path = sandbox.path("db.toml")
     legs = ", ".join(f'{{ path = "{leg}", name = "{Path(leg).stem}" }}' for leg in volume.legs)
     path.write_text(
@@ -72,7 +73,7 @@ class Pictures:
         self._out = out
 
     def take(self, state: str, says: str, verdict: tuple[str, ...]) -> None:
-        """Waits until the page says something and gives its verdict, and takes pictures."""
+        """Waits until the page shows a text and its verdict, and takes pictures."""
         page = self._page
         page.until(f"document.querySelector('main').innerText.includes({says!r})")
         is_so = " || ".join(
@@ -90,7 +91,7 @@ class Pictures:
 
 
 def shrink(path: Path) -> None:
-    """Makes a picture small: 64 colours are enough for it."""
+    """Makes a picture small, with 64 colours."""
     if shutil.which("pngquant"):
         options = ("--force", "--ext", ".png", "--speed", "1", "--strip", "64")
         subprocess.run(["pngquant", *options, path], check=False)
@@ -114,7 +115,7 @@ def main() -> None:
         volume.serve_with(configuration(sandbox, volume))
         volume.start()
         volume.wait_converged()
-        # The second leg is a hard disk, as far as its time goes.
+        # The second leg has the delay of a hard disk.
         volume.inject(1, "--delay", "4ms")
         load(sandbox, volume)
         pictures = Pictures(page, address, asked.out)

@@ -34,7 +34,7 @@ class Policy:
     """The part of deny.toml that is checked here."""
 
     licences: frozenset[str]
-    # Further licences by the name of the only crate that may have them.
+    # Further licences, by the name of the only crate that may have them.
     exceptions: dict[str, frozenset[str]]
     registries: tuple[str, ...]
     git: tuple[str, ...]
@@ -78,7 +78,7 @@ def _allowed(node: LicenseExpression, licences: frozenset[str]) -> bool:
         return all(_allowed(part, licences) for part in node.args)
     if isinstance(node, SPDX.OR):
         return any(_allowed(part, licences) for part in node.args)
-    # A licence by itself, or one WITH an exception: deny.toml names either as it is written.
+    # A licence by itself, or one WITH an exception. deny.toml names either as it is written.
     return node.render() in licences
 
 

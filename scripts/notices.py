@@ -3,8 +3,9 @@
 
     scripts/notices.py [PACKAGE]
 
-PACKAGE is `hemi-cli` by default. Whoever hands the program on has to hand these on, too. Texts that
-several crates share are printed once. Needs the crates as cargo has downloaded them for a build.
+PACKAGE is `hemi-cli` by default. Whoever distributes the program has to include these texts. Texts
+that several crates share are printed once. Needs the crates as cargo has downloaded them for a
+build.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def metadata() -> dict[str, Any]:
 
 
 def linked(tree: dict[str, Any], package: str) -> list[dict[str, Any]]:
-    """Returns the foreign crates that end in the program of `package`, by name and version."""
+    """Returns the foreign crates in the program of `package`, by name and version."""
     packages = {one["id"]: one for one in tree["packages"]}
     nodes = {one["id"]: one for one in tree["resolve"]["nodes"]}
     todo = [key for key, one in packages.items() if one["name"] == package]
@@ -46,7 +47,7 @@ def linked(tree: dict[str, Any], package: str) -> list[dict[str, Any]]:
     while todo:
         for dependency in nodes[todo.pop()]["deps"]:
             key = dependency["pkg"]
-            # Neither what builds, nor what tests, nor what writes code while others are compiled.
+            # Not crates that build, test, or generate code at compile time.
             kept = any(kind["kind"] is None for kind in dependency["dep_kinds"])
             writes_code = any("proc-macro" in t["kind"] for t in packages[key]["targets"])
             if kept and not writes_code and key not in seen:

@@ -118,7 +118,7 @@ class Blobs:
 
 
 def version(binary: Path) -> tuple[str, str | None]:
-    """Returns the program's version and its commit, as far as it knows it."""
+    """Returns the program's version and its commit, if known."""
     text = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.match(r"hemi (\S+) \((?:commit ([0-9a-f]+)\b)?", text)
     if found is None:
@@ -145,11 +145,11 @@ def image(binary: Path, date: int) -> bytes:
         "architecture": ARCHITECTURES.get(machine, machine),
         "os": "linux",
         "config": {
-            # By the second hemi knows that its own memory does not outlive it (the ledger).
+            # The second variable tells hemi that its memory does not outlive it (the ledger).
             "Env": ["PATH=/usr/bin", "container=oci"],
             "Entrypoint": [PROGRAM],
             "Cmd": ["help"],
-            # Drains and closes the volume; `--stop-timeout` has to leave the time.
+            # Drains and closes the volume. `--stop-timeout` has to allow enough time.
             "StopSignal": "SIGTERM",
             "WorkingDir": "/",
             "Labels": labels,
@@ -166,7 +166,7 @@ def image(binary: Path, date: int) -> bytes:
     }
     entry = blobs.add_json(MANIFEST, manifest)
     entry["annotations"] = {"org.opencontainers.image.ref.name": number}
-    # What `podman load` and `docker load` call it.
+    # The name in `podman load` and `docker load`.
     entry["annotations"]["io.containerd.image.name"] = f"localhost/hemi:{number}"
     index = {"schemaVersion": 2, "manifests": [entry]}
     tar = Tar(date)

@@ -1,4 +1,4 @@
-"""Helpers of these tests are found beside them."""
+"""Puts the tests' helpers beside them on the path."""
 
 from __future__ import annotations
 

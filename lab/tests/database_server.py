@@ -14,7 +14,7 @@ TINY = OltpSettings(
 
 
 class LoadedServer:
-    """MariaDB with the TPC-C-like tables, tiny, and a way back to how they were."""
+    """MariaDB with the tiny TPC-C-like tables, and a way to restore them."""
 
     def __init__(self, place: Workplace, server: MariaDb) -> None:
         self.place = place
@@ -23,7 +23,7 @@ class LoadedServer:
             server.query(f"CREATE TABLE saved_{table} AS SELECT * FROM {table}")
 
     def restore(self) -> None:
-        """Every table as after the load."""
+        """Restores every table to its state after the load."""
         for table in tables_of(TINY):
             self.server.query(
                 f"TRUNCATE TABLE {table}; INSERT INTO {table} SELECT * FROM saved_{table}"

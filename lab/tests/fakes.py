@@ -1,4 +1,4 @@
-"""A target whose answers are known: what methods, audit and reports make of them can be told."""
+"""A target with known answers, so that results of methods, audit and reports can be predicted."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from hemi_lab.workload import Load
 CAPACITY = 1 << 30
 
 Rate = Callable[[Step, int], float]
-"""IOPS of a step, and which step of all it is, from 0."""
+"""IOPS of a step, given the step and its number among all steps, from 0."""
 
 
 def always(rate: float) -> Rate:
-    """The same rate whatever is asked."""
+    """Returns a function that gives the same rate for every step."""
     return lambda step, number: rate
 
 
 @dataclass
 class FakeDriver:
-    """Makes every step exactly as fast as it is told, at once."""
+    """Makes every step exactly as fast as told, at once."""
 
     rate: Rate = lambda step, number: 1000.0
     interrupt_at: int | None = None

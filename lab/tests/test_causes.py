@@ -1,4 +1,4 @@
-"""What a volume's status, asked again and again, says of the time between."""
+"""Causes from repeated queries of a volume's status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hemi_lab.targets.volume import causes
 
 
 def leg(number: int, reads: tuple[int, int], writes: tuple[int, int], moved: int) -> dict[str, Any]:
-    """Counts and mean times in nanoseconds since the volume was opened."""
+    """Returns counts and mean times in nanoseconds since the volume was opened."""
     return {
         "leg": number,
         "read_bytes": moved,
@@ -37,7 +37,7 @@ def told(*seen: tuple[float, dict[str, Any]]) -> dict[tuple[float, int | None, s
 
 def test_legs_answer_in_the_time_of_this_interval_not_since_the_opening() -> None:
     before = status(leg(0, (10, 100), (10, 1000), 1000), leg(1, (0, 0), (10, 3000), 0))
-    # Leg 0: 10 reads more of 300 ns; 30 writes more, of 2,000 ns. Leg 1 read nothing.
+    # Leg 0: 10 more reads of 300 ns, and 30 more writes of 2,000 ns. Leg 1 read nothing.
     after = status(leg(0, (20, 200), (40, 1750), 4000), leg(1, (0, 0), (20, 4000), 1000), dirty=7)
     known = told((0.0, before), (2.0, after))
     assert known[0.0, 0, "reads_per_second"] == 5

@@ -41,7 +41,7 @@ repeat_first = false
 
 
 class Named(FakeTarget):
-    """A fake target by a name of its own."""
+    """A fake target with a name of its own."""
 
     def __init__(self, name: str, driver: FakeDriver, found: Hazards | None = None) -> None:
         super().__init__(driver, f"/dev/{name}", found or Hazards())
@@ -54,13 +54,14 @@ class Named(FakeTarget):
 def taken(
     tmp_path: Path, rates: dict[str, float], rounds: int, noise: float = 0.01, seed: int = 1
 ) -> list[Path]:
-    """Rounds on targets of these mean rates, all of which drift together."""
+    """Runs rounds on targets of these mean rates, all of which drift together."""
     chance = random.Random(seed)
     made: list[str] = []
 
     def target(text: str) -> Named:
         def rate(step: Step, number: int) -> float:
-            # Every run of all sides is slower than the one before: an interleaved pair shares it.
+            # Every run of all sides is slower than the one before, which an interleaved pair
+            # shares.
             return rates[text] * 0.98 ** (len(made) // 2) * (1 + chance.gauss(0, noise))
 
         return Named(text, FakeDriver(rate))
@@ -138,8 +139,9 @@ def test_one_run_each_says_what_it_does_not_know(tmp_path: Path) -> None:
 
 
 def test_percentiles_are_of_merged_bins(tmp_path: Path) -> None:
-    """Three rounds at 1 ms and one at 100 ms: half of all requests took 1 ms, whatever the mean
-    of the rounds' medians is."""
+    """Merges three rounds at 1 ms and one at 100 ms.
+
+    Half of all requests took 1 ms, whatever the mean of the rounds' medians is."""
     values = iter([1000.0, 1000.0, 10.0, 1000.0, 1000.0, 1000.0, 1000.0, 1000.0])
     plan = PLAN.replace("[[1, 1], [2, 4]]", "[[1, 1]]")
     turns = Turns(
@@ -228,7 +230,7 @@ def test_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
 
 
 def frozen(longest: float, meanwhile: float, drain: float | None, ended: float = 3.0) -> Freeze:
-    """A freeze of 1 s of leg 1, of which only so much is of interest."""
+    """Returns a freeze of leg 1 for 1 s, with only some fields of interest."""
     fields = dict.fromkeys(Freeze.model_fields, 0.0) | {
         "step": 2,
         "leg": 1,
@@ -250,7 +252,7 @@ def frozen(longest: float, meanwhile: float, drain: float | None, ended: float =
 
 
 def with_freezes(folders: list[Path], runs: list[list[Freeze]]) -> list[Side]:
-    """The sides, each run of which has a freeze."""
+    """Returns the sides, each run of which has a freeze."""
     for folder, freezes in zip(folders, runs, strict=True):
         for run, freeze in zip(sorted(folder.iterdir()), freezes, strict=True):
             pl.DataFrame([freeze.model_dump()], schema=FREEZES).write_parquet(
@@ -261,7 +263,7 @@ def with_freezes(folders: list[Path], runs: list[list[Freeze]]) -> list[Side]:
 
 @pytest.fixture
 def frozen_sides(tmp_path: Path) -> list[Side]:
-    """A mirror that waits for its leg, and one that does not: the same speed but for that."""
+    """Returns a mirror that waits for its leg, and one that does not, otherwise equally fast."""
     mirror = [frozen(longest, 0, 0) for longest in (1.0, 1.01, 1.004)]
     other = [
         frozen(longest, rate, 0.3) for longest, rate in ((0.05, 900), (0.04, 990), (0.06, 940))
@@ -275,7 +277,7 @@ def test_a_freeze_is_compared_by_itself(frozen_sides: list[Side]) -> None:
     assert found.label == "leg 1 frozen for 1 s: around the freeze"
     known = {item.name: item for item in found.figures}
     longest = known["longest request"]
-    # The worst of the runs; the difference is of the rounds.
+    # The worst of the runs. The difference is of the rounds.
     assert (longest.a, longest.b) == (1.01, 0.06)
     assert longest.better is True
     assert -0.98 < longest.low < 0.05 - 1 < longest.high < -0.9
@@ -346,7 +348,7 @@ def test_a_report_marks_what_was_missed() -> None:
 
 
 def test_loads_of_one_label_are_not_laid_over_each_other(frozen_sides: list[Side]) -> None:
-    """Two tests may freeze the same leg for as long."""
+    """Uses two tests that freeze the same leg for the same time."""
     a, b = frozen_sides
     for known in (a, b):
         (runs,) = known.freezes.values()

@@ -1,4 +1,4 @@
-"""Intervals against scipy and against what they promise; comparisons of interleaved runs."""
+"""Intervals against scipy and against their level, and comparisons of interleaved runs."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ def test_one_run_has_no_interval() -> None:
 
 
 def test_batch_means_hold_where_neighbours_resemble_each_other() -> None:
-    """95 % intervals over an autoregressive series of known mean must hold it about as often as
-    they say; those that take each second for independent do not nearly."""
+    """Checks 95 % intervals over an autoregressive series of known mean.
+
+    They must hold it about that often. Intervals that take each second for independent do not
+    nearly."""
     chance = random.Random(3)
     batched = naive = 0
     rounds = 300

@@ -1,4 +1,4 @@
-"""Block devices, real ones: loop devices on sparse files. Only root may attach them."""
+"""Real block devices: loop devices on sparse files. Only root may attach them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def losetup(*words: str | Path) -> str:
 
 @pytest.fixture
 def attach(tmp_path: Path) -> Iterator[Attach]:
-    """Attaches a sparse file of so many bytes, or what there is, with losetup's options."""
+    """Returns a function that attaches a sparse file of a size, or an existing one, with
+    losetup."""
     if os.geteuid() != 0:
         pytest.skip("only root may attach loop devices")
     attached: list[str] = []
@@ -87,7 +88,7 @@ def test_a_plan_on_a_device(block: int, attach: Attach, tmp_path: Path) -> None:
     ]
     steps = pl.read_parquet(ended.folder / "steps.parquet")
     assert steps["written_bytes"][0] == 8 * MIB
-    # What the run has left there is data.
+    # Data that the run has left there counts.
     with pytest.raises(RefusedError, match=f"--wipe {device}|not empty"):
         carried_out(device, tmp_path / "out", [])
 

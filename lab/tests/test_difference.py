@@ -1,4 +1,4 @@
-"""Differences against scipy, by hand, and by what their intervals promise."""
+"""Differences against scipy, by hand, and against the level of their intervals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def bins(values: np.ndarray) -> Histogram:
 
 
 def test_the_bootstrap_agrees_with_scipys() -> None:
-    """The rank that is drawn is what drawing every request would give."""
+    """Checks that drawing the rank equals drawing every request."""
     chance = np.random.default_rng(4)
     a = chance.exponential(1e6, 800).astype(int) + 1
     b = chance.exponential(1.3e6, 800).astype(int) + 1
@@ -68,8 +68,8 @@ def test_the_bootstrap_agrees_with_scipys() -> None:
 
 
 def test_bootstrap_intervals_hold_the_truth() -> None:
-    """Samples of one distribution: the interval of their difference holds zero about as often as
-    it says."""
+    """Uses samples of one distribution, whose difference's interval must hold zero about as often
+    as its level."""
     chance = np.random.default_rng(2)
     held = 0
     for number in range(200):

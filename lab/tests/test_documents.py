@@ -1,4 +1,4 @@
-"""What the documents promise of results."""
+"""Checks the documents' statements about results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fio: the job it is given, what is read of its answers, and a real run of it."""
+"""fio: its jobs, its output, and a real run of it."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_the_end_of_the_last_second_is_counted_in_the_second_before(tmp_path: Pa
 
 
 def test_a_servers_lines_are_windows_less_those_it_took_wrongly() -> None:
-    # As fio 3.33 sends 502, 500, 500, 500, 500, 499 of a bin, and 0, 3, 0, 0, 1, 0 of another.
+    # fio 3.33's lines for 502, 500, 500, 500, 500, 499 of a bin, and 0, 3, 0, 0, 1, 0 of another.
     sent = [[502, 0], [500, 3], [1002, 0], [1000, 3], [1502, 1], [1499, 3]]
     assert output.mended(sent) == [[502, 0], [500, 3], [500, 0], [500, 0], [500, 1], [499, 0]]
     assert output.mended([]) == []

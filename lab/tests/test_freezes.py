@@ -1,4 +1,4 @@
-"""A freeze on a volume that the lab makes, serves and takes away: hemi and fio for real."""
+"""A freeze on a volume that the lab creates, serves and removes, with real hemi and fio."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PLAN = Plan.model_validate(
 @pytest.mark.skipif("HEMI" not in os.environ, reason="HEMI names no hemi binary")
 @pytest.mark.parametrize("policy", ["first", pytest.param("all", marks=pytest.mark.long)])
 def test_a_plain_mirror_waits_for_the_leg(tmp_path: Path, policy: str) -> None:
-    # A path longer than a unix socket's may be.
+    # A path longer than that of a unix socket may be.
     legs = tmp_path / ("legs" * 30)
     legs.mkdir()
     file = tmp_path / "pair.toml"
@@ -49,11 +49,11 @@ def test_a_plain_mirror_waits_for_the_leg(tmp_path: Path, policy: str) -> None:
     assert ended.error is None
     (freeze,) = Reader(ended.folder).table("freezes").iter_rows(named=True)
     assert freeze["leg"] == 1
-    # The freeze is far longer than any pause of a busy machine, and load makes it longer only.
+    # The freeze is far longer than any pause of a busy machine, and load only makes it longer.
     assert freeze["ended_seconds"] - freeze["began_seconds"] >= 5
     assert freeze["before_count"] > 0
     if policy == "all":
-        # Nothing is done before the thaw. It may begin a little after it was asked for.
+        # Nothing is done before the thaw. It may begin a little after it was requested.
         assert freeze["longest_request_seconds"] > 2.5
         assert freeze["backlog_peak_bytes"] == 0
     else:

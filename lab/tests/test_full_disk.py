@@ -1,4 +1,4 @@
-"""Results on a disk that becomes full: what was saved before stays, and what is wrong is told."""
+"""Results on a disk that becomes full: saved data stays, and the error is reported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_result_whose_tables_have_no_room_is_partial(
 
     def write(frame: pl.DataFrame, file: Path, compression: str) -> None:
         if full and file.name == ".intervals.parquet":
-            # What polars makes of a full disk: half a file, and no OSError.
+            # The result of polars on a full disk: half a file, and no OSError.
             file.write_bytes(b"PAR1")
             raise pl.exceptions.ComputeError("No space left on device (os error 28)")
         plain(frame, file, compression=compression)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def test_fios_grid_has_no_gaps_and_no_overlaps() -> None:
 
 
 @pytest.mark.parametrize(
-    # Keys as fio 3.33 printed them, and the bins of `stat.c` worked out by hand.
+    # Keys as fio 3.33 printed them, and the bins of `stat.c` computed by hand.
     ("middle", "low", "high"),
     [(231, 230, 231), (241, 240, 241), (16064, 16000, 16127), (16512, 16384, 16639), (7, 7, 7)],
 )
@@ -124,7 +124,7 @@ def test_tables_keep_bins() -> None:
 
 
 def drawn(seed: int) -> list[int]:
-    """Nanoseconds from 1 µs to 1 s, some close together."""
+    """Returns nanoseconds from 1 µs to 1 s, some close together."""
     chance = random.Random(seed)
     centre = 10 ** chance.uniform(3, 9)
     return [
@@ -134,12 +134,12 @@ def drawn(seed: int) -> list[int]:
 
 
 def hdr_highest(nanoseconds: int) -> int:
-    """The highest value that hemi's histograms count as equal to a latency."""
+    """Returns the highest value that hemi's histograms count as equal to a latency."""
     return nanoseconds | ((1 << max(nanoseconds.bit_length() - 11, 0)) - 1)
 
 
 def summary(samples: list[int]) -> dict[str, Any]:
-    """What `hemi load` and `hemi sim` tell of one kind of request."""
+    """Returns the figures that `hemi load` and `hemi sim` report for one kind of request."""
     seconds = np.array(samples) / 1e9
     return {
         "count": len(samples),

@@ -1,4 +1,4 @@
-"""fio on many hosts: two servers on loopback, merged to what one combined run shows."""
+"""fio on several hosts: two servers on loopback, merged to the result of one combined run."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_two_servers_count_what_one_combined_run_counts(
     try:
         amount = 8 << 20
         spread = together.run(step(load, bytes=amount))
-        # Twice the threads on one machine, with as many bytes in all.
+        # Twice the threads on one machine, with the same total of bytes.
         one = alone.run(step(load.model_copy(update={"threads": 4}), bytes=amount))
     finally:
         together.close()
@@ -114,7 +114,7 @@ def test_two_servers_count_what_one_combined_run_counts(
 def test_percentiles_are_of_every_hosts_bins(
     servers: list[Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What fio tells of each host, put together by hand, is what the driver makes of it."""
+    """Compares the driver's result with fio's results of each host, merged by hand."""
     path = tmp_path / "data"
     path.write_bytes(bytes(SIZE))
     kept: list[dict[str, object]] = []
@@ -169,8 +169,9 @@ def test_seconds_make_the_whole_however_many_they_are(servers: list[Host], tmp_p
 
 
 def test_a_slow_host_is_not_averaged_away() -> None:
-    """One host of four answers in 10 ms: the merged 99 % is its, the mean of the hosts' 99 % is
-    nobody's."""
+    """Uses one host of four that answers in 10 ms.
+
+    The merged 99 % is its own, and the mean of the hosts' 99 % is nobody's."""
     quick = {
         "lat_ns": {"N": 100, "mean": 1e5, "stddev": 0, "max": 100_000, "bins": {"100000": 100}}
     }

@@ -1,4 +1,4 @@
-"""Plans: the built-in ones, and what is said of those that make no sense."""
+"""Plans: the built-in ones, and messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_test_that_goes_on_where_another_left_off_is_prepared_like_it() -> Non
     assert first.fill is not None
     (alone,) = plan.chosen(["checkpoints"]).tests
     assert (alone.purge, alone.fill) == (first.purge, first.fill)
-    # Once is enough; and as the plan has it where the first is there.
+    # Once is enough, and as the plan has it if the first is chosen.
     several = plan.chosen(["random-8k-writes", "checkpoints"]).tests
     assert [test.fill is not None for test in several] == [True, False]
     assert plan.chosen([test.name for test in plan.tests]) == plan

@@ -1,4 +1,4 @@
-"""What would make a run fail is found before anything is written, by a dry run as by a run."""
+"""Reasons for a run to fail are found before anything is written, by a dry run and by a run."""
 
 from __future__ import annotations
 

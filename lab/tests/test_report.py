@@ -1,4 +1,4 @@
-"""Reports: whole, self-contained, with what went wrong at the top."""
+"""Reports: whole, self-contained, with failures at the top."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def page(tmp_path: Path, *runs: Path) -> str:
     path = tmp_path / "report.html"
     build.write([Reader(run) for run in runs], path)
     text = path.read_text()
-    # What follows the library is the report's own.
+    # The report's own part follows the library.
     return re.sub(r"<script>/\*\*.*?</script>", "", text, count=1, flags=re.S)
 
 
@@ -43,7 +43,7 @@ def test_every_test_and_its_numbers_are_in_it(tmp_path: Path) -> None:
         "1,000",
     ):
         assert said in text, said
-    # Other work on this machine is found by the audit, too: that is not the run's.
+    # The audit also finds other work on this machine, which is not the run's.
     failed = re.findall(r'<li class="failed">\s*<b>([^<]*)</b>', text)
     assert set(failed) <= {"noisy neighbours"}
 
@@ -110,13 +110,13 @@ point = "1 s"
     names = [trace["name"] for trace in rests]
     assert names == ["rest 2 s", "after rest 2 s", "rest 3 s", "after rest 3 s"]
     assert len(rests[0]["x"]) == 3
-    # Three bursts of 1 s with 2 s after each, and then 2 s without.
+    # Three bursts of 1 s with 2 s after each, and then 2 s without rests.
     assert [trace["x"][0] for trace in rests] == [0.5, 10.0, 11.5, 24.0]
     assert len(chart(text, "One load after another")) == 2
 
 
 def chart(text: str, title: str) -> list[dict[str, Any]]:
-    """The lines of a chart, as the page's script reads them."""
+    """Returns the lines of a chart, as the page's script reads them."""
     found = re.search(
         rf"<h3>{re.escape(title)}</h3>.*?<script type=\"application/json\">(.*?)</script>",
         text,

@@ -1,4 +1,4 @@
-"""What reports work out: windows, spare flash, arrays, cliffs, energy, legs, replay."""
+"""Computed parts of reports: windows, spare flash, arrays, cliffs, energy, legs, replay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from test_runner import SWEEP, carry_out
 
 
 def table_of(parts: list[Part], title: str) -> dict[str, list[str]]:
-    """A table's rows by their first cell."""
+    """Returns a table's rows by their first cell."""
     found = next(part[1] for part in parts if not isinstance(part, Chart) and part[0] == title)
     return {row[0]: row[1:] for row in found.rows}
 
@@ -31,7 +31,7 @@ def ran(tmp_path: Path, rate: float = 1000.0, plan: str = SWEEP) -> Reader:
 
 
 def on_flash(reader: Reader, alpha: float, count: int = 1, leg: str = "drive") -> Reader:
-    """The run, as if it had been on a simulated drive with so much flash."""
+    """Returns the run as if made on a simulated drive with this much flash."""
     reader.result.simulated = True
     reader.result.target |= {
         "legs": [leg],
@@ -110,7 +110,7 @@ def test_presets_tell_their_flash(tmp_path: Path) -> None:
     assert stock is not None
     assert (stock.kind, stock.count, stock.alpha) == ("ssd", 1, 1.25)
     assert stock.flash_bytes is not None
-    # 800 GB raw, less what is lost, divided by its own scale and the target's.
+    # 800 GB raw, less its loss, divided by its own scale and the target's.
     assert 0.97 < stock.flash_bytes / (800e9 / 16 / 4) < 1
     array = drive("x25e-4-raid5-host")
     assert array is not None
@@ -137,7 +137,7 @@ def test_presets_tell_their_flash(tmp_path: Path) -> None:
     ("alpha", "amplification"), [(1.07, 7.82), (1.25, 2.693), (1.5625, 1.610), (2.0, 1.255)]
 )
 def test_theory_of_cleaning_oldest_first(alpha: float, amplification: float) -> None:
-    """Published values of the formula."""
+    """Compares with published values of the formula."""
     assert spare.first_in_first_out(alpha) == pytest.approx(amplification, rel=1e-3)
 
 
@@ -211,7 +211,7 @@ def test_what_only_later_runs_share_is_laid_over(tmp_path: Path) -> None:
     assert charts == ["reads, 1T/1Q: the runs' latencies", "reads, 2T/4Q: the runs' latencies"]
 
 
-# What was written.
+# Amount written.
 
 
 def steps_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
@@ -222,7 +222,7 @@ def steps_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
 
 
 def writing(rates: list[float], step: int = 1) -> pl.DataFrame:
-    """Seconds of so many MB each."""
+    """Returns seconds of the given MB each."""
     rows = [
         (step, float(at), 1.0, operation, 100, int(rate * 1e6), 1e-3, 2e-3, 1e-4)
         for at, rate in enumerate(rates)
@@ -236,7 +236,7 @@ def test_a_cliff_is_found_where_it_is() -> None:
     intervals = writing([1000.0] * 12 + [200.0] * 28)
     parts = written.parts(steps, intervals, 10e9)
     (row,) = table_of(parts, "From fresh to full").values()
-    # Half a capacity was written before, 12 GB quickly; a second of 0.2 GB shows it.
+    # Half a capacity was written before, then 12 GB quickly. A second of 0.2 GB shows it.
     assert row == ["1 GB/s", "200 MB/s", "−80%", "after 17.2 GB"]
     even = written.parts(steps, writing([500.0] * 20), 10e9)
     (row,) = table_of(even, "From fresh to full").values()
@@ -334,7 +334,7 @@ def test_legs_are_told_with_their_shares_and_peaks() -> None:
 
 
 def test_a_percentile_has_the_interval_of_its_rank() -> None:
-    """The published one of the median of 100: the 40th and the 61st."""
+    """Compares with the published interval of the median of 100: the 40th and the 61st."""
     bins = Histogram.of((n * 10**6, n * 10**6, 1) for n in range(1, 101))
     low, high = percentile_interval(bins, 0.5)
     assert (round(1e3 * low), round(1e3 * high)) == (40, 61)
@@ -351,7 +351,7 @@ def test_quality_of_service_leaves_out_what_it_cannot_know() -> None:
 
 
 def test_points_and_quality_of_service_show_one_figure(tmp_path: Path) -> None:
-    """A bin is 1.6 % wide: read off its end, the 99.99 % of a step lay above its maximum."""
+    """Uses bins 1.6 % wide. Read off its end, the 99.99 % of a step lay above its maximum."""
 
     class Binned(FakeDriver):
         def run(self, step: Step) -> StepResult:

@@ -1,5 +1,4 @@
-"""Stalls: a plan's phases, what is made of a step's requests by phase, the page, and a volume for
-real."""
+"""Stalls: a plan's phases, a step's requests by phase, the page, and a real volume."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ def test_a_phase_with_a_share_has_a_delay() -> None:
 
 
 class Volume:
-    """Keeps the commands it is given."""
+    """Records the commands it is given."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
@@ -65,7 +64,7 @@ class Volume:
         return ""
 
     def status(self) -> dict[str, Any]:
-        """Nothing."""
+        """Returns a status without legs."""
         return {"legs": []}
 
     closely: Any = None
@@ -105,7 +104,7 @@ def test_a_request_belongs_to_the_phase_it_was_meant_to_go_in() -> None:
 
 
 def step(fault: Fault, began: float) -> Done:
-    """A request each tenth of a second for 8 s; writes of the first phase take 2 s longer."""
+    """Makes a request each tenth of a second for 8 s. Writes of the first phase take 2 s longer."""
     rows = []
     for number in range(80):
         at = number / 10
@@ -142,7 +141,7 @@ NAMES = ["2 s on all writes", "health", "1 s on half of the reads"]
 
 
 def table(began: float = 2.0) -> pl.DataFrame:
-    """The phases of that step."""
+    """Returns the phases of that step."""
     done = step(fault := Fault(1, 2.0, 4.0, PHASES), began)
     rows = [stall.model_dump() for stall in examined("t", NAMES, fault, done)]
     return pl.DataFrame(rows, schema=STALLS)
@@ -158,7 +157,7 @@ def test_each_phase_has_its_own_figures() -> None:
     assert [round(value, 3) for value in longest] == [0.001, 2.001, 0.001, 0.001, 2.001, 0.001]
     assert found["reads_maximum_seconds"][1] == pytest.approx(0.001)
     assert found["writes_maximum_seconds"][1] == pytest.approx(2.001)
-    # Looks at the ends of quarters of a second from 2 s on and before 4 s.
+    # Samples at the ends of quarters of a second from 2 s on and before 4 s.
     assert found["backlog_peak_bytes"][1] == 1400
     assert found["exposure_peak_bytes"].to_list() == [None] * 6
 
@@ -211,7 +210,7 @@ PLAN = Plan.model_validate(
                 "name": "writes",
                 "title": "writes",
                 "purge": False,
-                # However late a busy machine makes it: what is asked here is seconds.
+                # However late on a busy machine, since this test is about seconds.
                 "open": {"rate": 50, "read_percent": 0, "size": "4 KiB", "lateness": "10 s"},
                 "phases": [{"time": "2 s", "write_percent": 100, "delay": "5 s"}, {"time": "1 s"}],
                 "before": "3 s",
@@ -238,7 +237,7 @@ def test_a_plain_mirror_waits_for_what_stalls(tmp_path: Path) -> None:
         assert found["count"][1] > 0
         if policy == "all":
             # A write takes its delay, or waits for an earlier one that does, and no machine makes
-            # that shorter. The phase may begin a little after it was asked for.
+            # that shorter. The phase may begin a little after it was requested.
             assert found["maximum_seconds"][1] > 2.5
     build.write(runs, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()

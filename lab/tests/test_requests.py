@@ -13,7 +13,7 @@ from hemi_lab.methods.freeze import drain
 from hemi_lab.report.freezes import filled
 from hemi_lab.steps import INTERVALS, RECORDS
 
-# Ten a second of 10 ms each; one that begins at 1.0 s waits for the thaw at 2.0 s.
+# Ten a second of 10 ms each. One that begins at 1.0 s waits for the thaw at 2.0 s.
 _STEADY = [("write", 4096, n / 10, n / 10 + 0.01) for n in range(10)]
 _STALLED = [("write", 4096, 1.0, 2.0)]
 _LATER = [("read", 8192, 2.1 + n / 10, 2.1 + n / 10 + 0.02) for n in range(10)]
@@ -88,13 +88,13 @@ def backlog(*values: float) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("series", "took"),
     [
-        # Frozen from 1.5 to 3.5: looked at every second.
+        # Frozen from 1.5 to 3.5, sampled every second.
         (backlog(0, 0, 50, 90, 40, 0, 0), 1.5),
-        # It owed 10 before and comes back to that.
+        # It owed 10 before, and drains to that.
         (backlog(0, 10, 50, 90, 40, 10, 10), 1.5),
         # A plain mirror owes nothing.
         (backlog(0, 0, 0, 0, 0, 0, 0), 0.0),
-        # What it owes later is no longer the freeze's.
+        # Later debt does not come from the freeze.
         (backlog(0, 0, 50, 90, 40, 0, 20), 1.5),
         # The step was over before.
         (backlog(0, 0, 50, 90, 40, 30, 20), None),

@@ -59,7 +59,8 @@ def check(ended: Ended, name: str) -> Check:
 
 
 def falling(until: int) -> Rate:
-    """Rates of rounds that fall by 20 % each until one of them, and then are even."""
+    """Returns rates of rounds that fall by 20 % each up to round `until`, and are even
+    afterwards."""
     return lambda step, number: 1000 * 0.8 ** min(step.round or 1, until)
 
 
@@ -106,7 +107,8 @@ def test_reads_are_preconditioned_with_writes(tmp_path: Path) -> None:
 
 
 def test_a_fresh_plateau_is_no_steady_state(tmp_path: Path) -> None:
-    """Even from the first round, but a window counts only once two capacities were written."""
+    """Uses even rates from the first round. A window counts only once two capacities were
+    written."""
     plan = SWEEP.replace("fills = 0", "fills = 2")
     rate = CAPACITY / 4096 / 10 / 4  # a quarter of the capacity in each round of 10 s
     driver = FakeDriver(lambda step, number: rate)
@@ -170,7 +172,7 @@ def test_a_tools_failure_is_kept_with_its_command(tmp_path: Path) -> None:
 
 def test_the_audit_passes_a_sound_run(tmp_path: Path) -> None:
     ended = carry_out(SWEEP, FakeDriver(), tmp_path)
-    # How busy the machine is under these tests is not theirs to say.
+    # Other load on this machine is not the run's.
     failed = {check.name for check in ended.result.failed_checks()}
     assert failed <= {"clock", "noisy neighbours"}
     assert check(ended, "Little's law").passed
@@ -199,7 +201,7 @@ def test_little_within_two_percent_passes(tmp_path: Path) -> None:
     ("late", "means", "counts", "passed", "says"),
     [
         ((1e-4, 2e-4), (1e-3, 1e-3), (9, 9), True, "200 µs"),
-        # The latest is not the worst: 0.1 ms is nothing to 10 ms, and all of 0.05 ms.
+        # The latest is not the worst: 0.1 ms is little against 10 ms, but all of 0.05 ms.
         ((1e-4, 9e-5), (1e-2, 5e-5), (9, 9), False, "1 of 2 steps later than their mean"),
         ((1e-4, 7e-2), (1e-2, 0.0), (9, 0), False, "1 of them too late for latencies"),
     ],

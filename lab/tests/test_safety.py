@@ -1,4 +1,4 @@
-"""Nothing that holds something, or is in use, is written to."""
+"""No target that holds data or is in use is written to."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ READS = Load(read_percent=100, sizes=4096)
 
 @needs_hemi
 def test_a_rest_has_its_own_energy() -> None:
-    """3.5 W at rest: no whole number of seconds, and not counted with the step that follows."""
+    """Rests at 3.5 W for no whole number of seconds, which must not count in the following step."""
     driver = opened("sim:nvme-enterprise,volume=1 GiB")
     alone = driver.run(Step("t", "measure", "r", READS, seconds=2.0, seed=1))
     rest = driver.run(Step("t", "idle", "rest", None, seconds=2.7))
@@ -138,7 +138,8 @@ def test_a_rest_has_its_own_energy() -> None:
 
 
 def test_what_is_not_known_of_a_rest_is_not_made_up() -> None:
-    """Rests below a second tell no watts, and what follows them counts more than its own."""
+    """Rests for less than a second, which gives no watts, and adds to the energy of the next
+    step."""
 
     def report(*seconds: tuple[float, float]) -> dict[str, Any]:
         parts = [{"length": length, "legs": [{"energy": joules}]} for length, joules in seconds]
@@ -149,7 +150,7 @@ def test_what_is_not_known_of_a_rest_is_not_made_up() -> None:
     for told, resting in ((short, True), (longer, True), (load, False)):
         rests.settle(told, resting)
     assert short["legs"][0]["energy"] == 0
-    # 8.5 J is of 1.7 s: it is no watts, and nothing is added to it or taken from the load.
+    # The 8.5 J of 1.7 s give no watts. Nothing is added to it or taken from the load.
     assert longer["legs"][0]["energy"] == 8.5
     assert load["legs"][0]["energy"] == 12.0
     whole, last = report((1.0, 5.0), (1.0, 5.0), (0.5, 0.0)), report((1.0, 9.5))

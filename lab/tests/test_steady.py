@@ -1,4 +1,4 @@
-"""The PTS's rule against vectors worked out by hand, and its line against scipy."""
+"""The PTS's rule against vectors computed by hand, and its line against scipy."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def test_leaving_steady_state_is_seen() -> None:
     calm = [100.0] * 8
     steady = steadiness(calm)
     assert departure(calm, steady) is None
-    # A cache is full from round 9 on: the first window with too much of it is 5..9.
+    # A cache is full from round 9 on. The first window with too much of it is 5..9.
     full = [*calm, 40, 40, 40, 40, 40, 40]
     left = departure(full, steadiness(full))
     assert left is not None
     assert left.round == 6  # rounds 6 to 10; the first after the steady window's own five
-    # A slow slide: each window is steady by itself, but it has gone elsewhere.
+    # A slow slide: each window is steady by itself, but the level has moved.
     slide = [100 * 0.98**n for n in range(20)]
     gone = departure(slide, steadiness(slide))
     assert gone is not None

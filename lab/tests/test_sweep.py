@@ -1,4 +1,4 @@
-"""Sweeps: keys, write-once results, what is done is not run again, local processes and Ray."""
+"""Sweeps: keys, write-once results that are not run again, local processes and Ray."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def test_a_key_is_of_spec_seed_and_version(tmp_path: Path) -> None:
     plain = cases.tasks(written(tmp_path), [])
     keys = {task.key for task in plain}
     assert len(keys) == 4
-    # Another title, the order of values, a value more: the same experiments.
+    # Another title, another order of values, one more value: the same experiments.
     longer = SPEC.replace("Queue depths", "Others").replace("[1, 8]", "[8, 2, 1]")
     assert keys < {task.key for task in cases.tasks(written(tmp_path, longer), [])}
-    # Another seed, another system: others.
+    # Another seed or another system: other experiments.
     assert not keys & {task.key for task in cases.tasks(written(tmp_path), [6])}
     other = SPEC.replace('"4 KiB"', '"8 KiB"')
     assert not keys & {task.key for task in cases.tasks(written(tmp_path, other), [])}
@@ -104,7 +104,7 @@ def test_a_preset_beside_the_spec_is_part_of_the_key(tmp_path: Path) -> None:
     preset.write_text(text.replace("power_idle = ", "power_idle=  "))
     second = cases.tasks(written(tmp_path, spec), [])
     assert first[0].key != second[0].key
-    # Another machine has neither spec nor preset: the task brings them.
+    # Another machine has neither spec nor preset, so the task brings them.
     preset.unlink()
     (tmp_path / "spec.toml").unlink()
     assert simulate(second[0]).failed is None
@@ -142,7 +142,7 @@ def test_a_result_is_written_once(tmp_path: Path) -> None:
 
 
 def test_a_result_that_is_not_whole_is_not_there(tmp_path: Path) -> None:
-    """The figures come last: a sweep that was killed before has no result."""
+    """Checks that a sweep killed before the figures, which come last, has no result."""
     store = Store(tmp_path)
     version = Version("/hemi", "1", "a")
     task = Task("key", "spec", 0, 1, {}, "", version)
@@ -183,7 +183,7 @@ def test_two_hundred_simulations_are_the_same_on_local_processes_and_on_ray(
         local, ray = (store.table(name, tasks) for store in stores.values())
         assert_frame_equal(local, ray, check_exact=True)
     assert_frame_equal(*(table(tasks, store) for store in stores.values()), check_exact=True)
-    # A file written by either is the other's to the byte.
+    # A file written by either equals the other's to the byte.
     for path in (tmp_path / "local" / "cases").rglob("*.parquet"):
         same = tmp_path / "ray" / path.relative_to(tmp_path / "local")
         assert path.read_bytes() == same.read_bytes()

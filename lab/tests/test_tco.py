@@ -65,7 +65,7 @@ def test_the_documents_example_by_hand(tmp_path: Path) -> None:
     assert flash.energy == pytest.approx(133.0425)
     assert flash.totals[3] == pytest.approx(1_899.1275)
     assert flash.totals[5] == pytest.approx(2_165.2125)
-    # The document says the same numbers.
+    # The document has the same numbers.
     for said in ("15,803.04", "4,740.91", "30,062.74", "39,544.56", "443.475", "2,165.21"):
         assert said in text, said
 
@@ -150,7 +150,7 @@ def test_a_real_run_has_no_energy(tmp_path: Path) -> None:
 
 @hemi
 def test_energy_of_a_preset_is_its_models(tmp_path: Path) -> None:
-    """The X25-E of the preset: 0.06 W idle, between 2.4 and 2.6 W busy."""
+    """Uses the X25-E preset: 0.06 W idle, between 2.4 and 2.6 W busy."""
     preset = (
         'preset = { name = "x25e-32gb", seconds = 0.5, scale = 64, precondition = "none", '
         'load = { read_percent = 70, sizes = "4 KiB", queue_depth = 32 } }'

@@ -1,4 +1,4 @@
-"""Loads with times of their own: their words for hemi, the synthetic stream, a person's trace."""
+"""Open loops: their workloads for hemi, the synthetic trace, a user's own trace."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_bursts_are_over_the_load() -> None:
     assert given["over"]["closed"]["duration"] == given["duration"]
     assert given["over"]["closed"]["threads"] == 2
     assert "outstanding" not in given
-    # What they are held against is the same loop, by the same engine.
+    # Their reference is the same loop, by the same engine.
     calm = said(ReferenceLoad(over=over))["closed"]
     assert calm == given["over"]["closed"]
 
@@ -65,7 +65,7 @@ def test_the_synthetic_stream_is_what_it_says(tmp_path: Path) -> None:
     with (tmp_path / "a").open(newline="") as file:
         rows = list(csv.reader(file))
     assert len(rows) == made.requests
-    # Means of some 20,000: within six standard deviations of what was asked for.
+    # Means of some 20,000, within six standard deviations of the requested ones.
     assert made.read_percent == pytest.approx(95, abs=1)
     times = [int(row[4]) for row in rows]
     assert times == sorted(times)

@@ -1,4 +1,4 @@
-"""Programs the lab drives: they end with it, however it ends."""
+"""Programs that the lab runs end with it, however it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hemi_lab import tool
 from hemi_lab.errors import ToolError
 
-# A shell's background job is started with Ctrl-C ignored, and so would be the lab.
+# A shell starts background jobs with Ctrl-C ignored, and so would the lab.
 _RUNS = """
 import signal
 import sys
@@ -24,7 +24,7 @@ tool.run(["sh", "-c", f"echo $$ > {sys.argv[1]}; exec sleep 600"])
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
+    """Returns true if a process runs (a zombie does not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:

@@ -1,5 +1,5 @@
-"""Analysis of traces: figures worked out by hand, parts that merge exactly, agreement with
-hemi's own readers, what is read is not read again, local processes and Ray."""
+"""Analyses of traces: figures computed by hand, exact merging of parts, agreement with hemi's own
+readers, cached parts, local processes and Ray."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MSR = """\
 45000000,srv,0,Write,12288,8192,4000
 44000000,srv,0,Read,1000,0,7
 """
-"""Two volumes from second 1 to second 4; the last line asks for no bytes."""
+"""Two volumes from second 1 to second 4. The last line requests no bytes."""
 
 
 class InPlace:
@@ -63,7 +63,7 @@ def analysed(folder: Path, made: list[Trace], workers: Pool | None = None) -> li
 
 
 def figures(folder: Path, text: str | bytes, format_: str, **how: object) -> dict[str | None, Row]:
-    """By volume; `None` is all of them."""
+    """Returns the figures by volume. `None` is all of them."""
     path = folder / "a.trace"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     rows = analysed(folder / "out", traces([path], format_, **how))  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def test_figures_of_an_msr_trace(tmp_path: Path) -> None:
         # 0 s, 0.5 s, 3 s.
         gap_p50_seconds=fio_bin(fio_index(500_000_000))[1] / 1e9,
         out_of_order=0,
-        # The second read goes on from the first; a write after a read does not.
+        # The second read continues the first. A write after a read does not.
         sequential_share=0.25,
         run_mean_bytes=8192.0,
         run_maximum_requests=2,
@@ -130,7 +130,7 @@ def test_figures_of_an_msr_trace(tmp_path: Path) -> None:
         requests=5,
         rate_mean=1.25,
         touched_bytes=6 * 4096,
-        # Of all volumes' stream: 0, 0.5, 1 and 2 s.
+        # In the stream of all volumes: 0, 0.5, 1 and 2 s.
         gap_p50_seconds=fio_bin(fio_index(500_000_000))[1] / 1e9,
         sequential_share=0.2,
         read_share=0.4,
@@ -172,7 +172,7 @@ def test_figures_of_blkparses_text(tmp_path: Path) -> None:
         read_bytes=4096,
         written_bytes=16 * 512 + 8 * 512,
         trimmed_bytes=1 << 20,
-        # 528 goes on where 512 + 16 ended: the flush between is no access.
+        # 528 continues where 512 + 16 ended. The flush between is no access.
         sequential_share=1 / 3,
         rate_mean=6.0,
     )
@@ -188,7 +188,7 @@ def test_bins_are_fios() -> None:
 
 
 def line_of(format_: str, chance: random.Random, seconds: int) -> str:
-    """A line as a format writes it, near enough to others to make runs and rewrites."""
+    """Returns a line in a format, near enough to others to make runs and rewrites."""
     volume, write = chance.randrange(3), chance.random() < 0.5
     start, sectors = 8 * chance.randrange(6) + chance.choice([0, 0, 3]), chance.choice([8, 8, 13])
     letter = "W" if write else "R"
@@ -228,7 +228,7 @@ FORMATS: dict[str, dict[str, str]] = {
 
 
 def text_of(format_: str, count: int, seed: int) -> str:
-    """Lines whose times mostly rise."""
+    """Returns lines whose times mostly rise."""
     chance = random.Random(seed)
     lines = ["fio version 3 iolog", "1 f0 add", "2 f0 open"] if format_ == "fio_iolog" else []
     lines += [line_of(format_, chance, 5 + n + chance.choice([0, 0, 0, -2])) for n in range(count)]
@@ -272,7 +272,7 @@ def test_parts_merge_to_the_whole_wherever_it_is_cut(format_: str) -> None:
 
 
 def test_runs_go_on_over_seams() -> None:
-    """Ten sequential writes, a read between: however cut, runs of six and four."""
+    """Cuts ten sequential writes with a read between. The runs are always six and four."""
     lines = [f"0,W,{n * 4096},4096,{n}\n" for n in range(10)]
     lines.insert(6, "0,R,0,4096,6\n")
     meant = format_of("alibaba")
@@ -321,14 +321,14 @@ def test_a_part_is_known_by_its_content(tmp_path: Path) -> None:
     first = read()
     assert first > 3
     assert read() == 0
-    # Another name and time: the same content.
+    # Another name and time, with the same content.
     path = path.rename(tmp_path / "b.csv")
     os.utime(path, (1, 1))
     assert read() == 0
-    # It grew: what it was but for its end is known.
+    # It grew. All but its end is known.
     path.write_text(text + "0,R,0,512,1000\n")
     assert read() == 1
-    # A change that leaves size and time alone is one.
+    # A change that keeps size and time is noticed.
     stat = path.stat()
     path.write_text(path.read_text().replace("0,W,4096,", "0,R,4096,"))
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -386,7 +386,7 @@ def test_a_log_of_version_2_is_one_task(tmp_path: Path) -> None:
 
 
 def converted(path: Path, format_: str, *options: str) -> pl.DataFrame:
-    """What `hemi trace convert` makes of a trace."""
+    """Returns the output of `hemi trace convert` for a trace."""
     command = [str(HEMI), "trace", "convert", str(path), "-", "--from", format_, "--to", "csv"]
     done = subprocess.run([*command, "--volume", "*", *options], capture_output=True, check=True)
     kinds = {"at_ns": pl.UInt64, "operation": pl.String, "fua": pl.UInt64}
@@ -395,7 +395,7 @@ def converted(path: Path, format_: str, *options: str) -> pl.DataFrame:
 
 
 def as_converted(text: bytes, format_: str, **how: str) -> pl.DataFrame:
-    """The same of the lab's own reading: ordered by time, the first at zero."""
+    """Returns the same from the lab's own reader: ordered by time, the first at zero."""
     found = Text(format_of(format_, **how)).read(text)
     return (
         found.filter((pl.col("sectors") > 0) | (pl.col("operation") == "flush"))
@@ -519,7 +519,7 @@ LINES = {
 @hemi
 @pytest.mark.parametrize("format_", LINES)
 def test_what_hemi_refuses_is_refused(format_: str, tmp_path: Path) -> None:
-    """Line by line: the same are requests, and the same are wrong."""
+    """Compares line by line: the same lines are requests, and the same are refused."""
     how = FORMATS[format_]
     options = [
         word for name, value in how.items() for word in (f"--{name}".replace("_", "-"), value)
@@ -554,7 +554,8 @@ def crc32c(content: bytes) -> int:
 
 
 def recording(records: list[tuple[int, int, int, int, int]]) -> bytes:
-    """A recording of hemi's (docs/design/capture-format.md): kind, at, latency, start, sectors."""
+    """Builds a recording (docs/design/capture-format.md) of kind, at, latency, start and
+    sectors."""
 
     def number(value: int) -> bytes:
         found = bytearray()
@@ -583,7 +584,7 @@ def recording(records: list[tuple[int, int, int, int, int]]) -> bytes:
 
 @hemi
 def test_a_recording_is_recognised(tmp_path: Path) -> None:
-    # As they were answered: a write of 1 s, a flush, a read, and another write that goes on.
+    # In the order of their answers: a write of 1 s, a flush, a read, and a write that continues.
     content = recording(
         [
             (1, 1_000_000_000, 5_000, 8, 8),

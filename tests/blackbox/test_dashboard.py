@@ -3,7 +3,8 @@ only.
 
 hemi_harness/dashboard.py imitates states that take minutes to reach, and other kinds of servers.
 The rest uses a served volume. Without Chromium the tests of the page are skipped (`make setup`
-installs it)."""
+installs it).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Tests of the harness itself, so that later tests fail when they should.
 
-The server under test here is nbdkit, so a failure is the harness's own."""
+The server under test here is nbdkit, so a failure is the harness's own.
+"""
 
 from __future__ import annotations
 

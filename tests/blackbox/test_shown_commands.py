@@ -3,7 +3,8 @@
 Each page's shell blocks run in order in one shell, on a stage where the paths that the page names
 are small devices and files (hemi_harness/stage.py). A command succeeds unless the page shows its
 error. If the page shows output, the command prints it, except for ids, dates, sizes, times and
-counts (hemi_harness/pages.py). Each command is run or listed in `NOT_RUN`."""
+counts (hemi_harness/pages.py). Each command is run or listed in `NOT_RUN`.
+"""
 
 from __future__ import annotations
 

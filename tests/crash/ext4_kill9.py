@@ -8,10 +8,10 @@ returned is remembered outside the volume, with its checksum. Then a leg freezes
 late. hemi starts again, a mount replays the journal, and:
 
 - every remembered file exists with its content;
-
 - e2fsck finds nothing to repair.
 
-`make crash-ext4` runs it with either leg frozen. `--rounds N` repeats it on one volume."""
+`make crash-ext4` runs it with either leg frozen. `--rounds N` repeats it on one volume.
+"""
 
 from __future__ import annotations
 

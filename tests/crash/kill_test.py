@@ -15,7 +15,8 @@ A series ends with convergence and a clean stop, after which every leg by itself
 correct data.
 
 `make kill-test N=300`. The seed, printed first, decides everything but the timing. On failure the
-story is printed, the legs and logs are kept, and the exit code is 1."""
+story is printed, the legs and logs are kept, and the exit code is 1.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ flushes in the log apart, whose origin dm-log-writes does not record. Two runs h
 writes and FUA, whose flushes would hide one that clients asked for and hemi forgot. Two have many.
 One of these has its other leg on dm-flakey, which fails its writes for one second in three.
 
-`make power-cut-test`. On failure the two legs are kept, and the exit code is 1."""
+`make power-cut-test`. On failure the two legs are kept, and the exit code is 1.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Blocks of 4 KiB are written at random, several at once but never two on the same block, so that a
 block's writes have one order. After each acknowledged flush a mark goes into the drives' log. The
 durable writes from there on go into the history: for each block the last one acknowledged before
-the flush was sent (P3)."""
+the flush was sent (P3).
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 The log begins with a superblock. Each entry is a header of one log sector, followed by the data if
 it is a write. Writes without FUA are logged at the next flush, in the order in which they
 completed. A flush is logged when it has completed. So the writes between two flushes in the log
-were in the drive's cache at a cut there."""
+were in the drive's cache at a cut there.
+"""
 
 from __future__ import annotations
 

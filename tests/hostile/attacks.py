@@ -1,7 +1,8 @@
 """The attacks of hostile clients.
 
 Each attack runs in a process of its own, over any number of connections, until it is ended. It has
-a lower priority than everybody else, like a client on another machine."""
+a lower priority than everybody else, like a client on another machine.
+"""
 
 from __future__ import annotations
 

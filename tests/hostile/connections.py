@@ -2,7 +2,8 @@
 
 `connections.py nbd|control|metrics ADDRESS COUNT` prints `ready` when it has opened them, and holds
 those that were not closed until its standard input ends. An address is the path of a unix socket,
-or a port of this host."""
+or a port of this host.
+"""
 
 from __future__ import annotations
 

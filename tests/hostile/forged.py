@@ -6,7 +6,8 @@ message, or take longer than the limit.
 
 `forged.py` runs 10,000 images, prints a table, and fails if a bound is broken. `forged.py --seed N`
 runs one image again. Ids are random in each run. An image that breaks a bound is kept in the
-directory for temporary files, in its state before any command."""
+directory for temporary files, in its state before any command.
+"""
 
 from __future__ import annotations
 

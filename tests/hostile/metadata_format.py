@@ -1,7 +1,8 @@
 """The places of fields in hemi's metadata, and functions that seal blocks and ledgers.
 
 It shares no code with hemi. Every template is checked against it, so that a change of the format is
-noticed."""
+noticed.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 The server is an honest NBD server on a file, in a process of its own. On command it breaks the
 protocol, in one way at a time.
 
-By hand: `servers.py SOCKET CONTROL IMAGE STYLE`, then a line to the control socket."""
+By hand: `servers.py SOCKET CONTROL IMAGE STYLE`, then a line to the control socket.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Measures another client's small writes beside hostile clients.
 
 `make hostile` runs every attack with one client and with 63, prints the table of
-docs/hostile-clients.md, and fails if a bound is broken."""
+docs/hostile-clients.md, and fails if a bound is broken.
+"""
 
 from __future__ import annotations
 

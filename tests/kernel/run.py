@@ -1,7 +1,8 @@
 """Boots the user-mode kernel and runs the guest's tests in it: run.py --kernel PATH [-- TEST…].
 
 The guest works on the host's files and on RAM disks of its own. It is up in less than a second.
-Exits as pytest does."""
+Exits as pytest does.
+"""
 
 from __future__ import annotations
 

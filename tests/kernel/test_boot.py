@@ -1,7 +1,8 @@
 """The host's systemd boots in a user-mode kernel, with a volume's units, rules and /etc/fstab line.
 
 The guest has two drives, files of the host. Its /etc has the files that docs/mounting.md says to
-copy."""
+copy.
+"""
 
 from __future__ import annotations
 

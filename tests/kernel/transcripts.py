@@ -5,7 +5,8 @@ transcripts.py --kernel PATH [--fresh]
 The commands run in the user-mode kernel (guest/test_transcripts.py). Output that matches the page,
 except for ids, dates, sizes, times and counts, stays unchanged, and so do ellipses. With `--fresh`
 it is rewritten too, unless it has an ellipsis. A command that shows no output gets none. Then the
-commands run once more, and the exit status is that of their test."""
+commands run once more, and the exit status is that of their test.
+"""
 
 from __future__ import annotations
 

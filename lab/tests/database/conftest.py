@@ -22,7 +22,7 @@ def _need(*programs: str) -> None:
 
 @pytest.fixture(scope="session")
 def mariadb_installed() -> None:
-    """Skips where there is no MariaDB or sysbench."""
+    """Skips the test if MariaDB or sysbench is missing."""
     _need("mariadbd", "mariadb", "mariadb-install-db", "sysbench")
 
 
@@ -30,7 +30,7 @@ def mariadb_installed() -> None:
 def started(
     mariadb_installed: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LoadedServer]:
-    """A running server with the tables loaded."""
+    """Yields a running server with the tables loaded."""
     target = tmp_path_factory.mktemp("target")
     with Workplace() as place:
         directories: list[Path] = [place.subdirectory(target, name) for name in ("data", "log")]
@@ -44,6 +44,6 @@ def started(
 
 @pytest.fixture
 def loaded(started: LoadedServer) -> Iterator[LoadedServer]:
-    """The same, as after the load; whatever the test does to it is undone."""
+    """Yields the same server in its state after the load, and restores it after the test."""
     yield started
     started.restore()

@@ -1,4 +1,4 @@
-"""Layouts of files: from captured output of filefrag, and of copies made here."""
+"""Layouts of files, from captured output of filefrag and from copies made here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_pieces_with_gaps() -> None:
 
 
 def test_extents_that_touch_are_one_fragment() -> None:
-    """Written and unwritten parts are extents of their own, though contiguous."""
+    """Reads written and unwritten parts, which are extents of their own, though contiguous."""
     size, fragments = parse_filefrag((CAPTURED / "filefrag_unwritten.txt").read_text())
     assert size == 1 << 20
     assert fragments == [Fragment(0, 48_636_672 * 4096, 1 << 20)]

@@ -66,11 +66,11 @@ def test_bins_with_edges_hold_what_sysbench_counted(name: str) -> None:
     report = parse((CAPTURED / name).read_text())
     bins = histogram(report.bins)
     assert bins.total == report.events
-    # In order and nowhere over one another: they merge with those of other runs.
+    # In order and without overlap, so that they merge with those of other runs.
     assert (bins.high[:-1] < bins.low[1:]).all()
     for rank, middle in percentiles(report).items():
         assert middle is not None
-        # The same event: sysbench takes the nearest to the rank, the lab's bins the next.
+        # For the same event, sysbench takes the nearest to the rank, and the lab's bins the next.
         event = max(1, math.floor(bins.total * rank / 100 + 0.5))
         edge = bins.percentile(event / bins.total) * 1e3
         assert middle <= edge <= middle * 1.01
@@ -121,7 +121,7 @@ def test_placements_with_a_second_target_only() -> None:
             assert isinstance(test, DatabaseTest)
             assert len(test.placements) == expected
     assert tiny(placements=("A/B",)).placed(False).tests == []
-    # Every other plan stays as it is.
+    # Every other plan stays unchanged.
     quick, _ = plans.load("quick")
     assert quick.placed(False) == quick
 
@@ -166,7 +166,7 @@ def test_targets_that_hold_no_database(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=says):
             parse_database(text)
-    # An export is named with or without `nbd:`; whether it is there is asked next.
+    # An export is named with or without `nbd:`. Its existence is checked next.
     for text in ("nbd+unix:///?socket=/nowhere", "nbd:nbd+unix:///?socket=/nowhere"):
         with pytest.raises(ToolError, match="nbdinfo failed"):
             parse_database(text)
@@ -232,7 +232,7 @@ def test_a_plan_from_target_to_report(tmp_path: Path, mariadb_installed: None) -
     page = (tmp_path / "report.html").read_text()
     for part in ("tps against threads", "Latency against threads", "Consistency", "new order"):
         assert part in page
-    # A result beside itself differs in nothing.
+    # A result compared with itself has no difference.
     for item in compared(side("A", ended.folder), side("B", ended.folder)):
         assert item.figures[0].name == "tps"
         assert "95 %" in [figure.name for figure in item.figures]
@@ -256,8 +256,8 @@ def test_ctrl_c_leaves_a_partial_result(tmp_path: Path, mariadb_installed: None)
     for line in lab.stderr:
         if b"warm-up" in line:
             break
-    # The rest after the warm-up takes 10 s. Then some of the 300 s of the first step, enough for
-    # its first report also on a busy machine.
+    # The rest after the warm-up takes 10 s. The first step's 300 s then need enough time for a
+    # first report, also on a busy machine.
     time.sleep(40)
     lab.send_signal(signal.SIGINT)
     _, errors = lab.communicate(timeout=120)

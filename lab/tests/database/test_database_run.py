@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("mariadb_installed")
 
 
 def servers_of(directory: Path) -> list[int]:
-    """Living MariaDB servers with files in a directory."""
+    """Returns the living MariaDB servers with files in a directory."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -111,7 +111,7 @@ def test_oltp_read_write(tmp_path: Path) -> None:
     for step in steps:
         report = step.report
         assert report and report.kinds == [] and report.transactions > 0
-        # 10 point selects and 4 ranges; what a deadlock broke off comes on top.
+        # 10 point selects and 4 ranges. Transactions repeated after a deadlock come on top.
         assert report.reads >= 14 * report.transactions
         assert report.ignored_errors > 0 or report.reads == 14 * report.transactions
 
@@ -156,7 +156,7 @@ def test_an_interrupted_run_leaves_its_results_and_nothing_else(
     for line in lab.stderr:
         if b"step, 2 threads" in line:
             break
-    # Of 300 s: enough for the first report also on a busy machine.
+    # Out of 300 s, enough for the first report, also on a busy machine.
     time.sleep(20)
     assert servers_of(work) != []
     lab.send_signal(how)
@@ -217,7 +217,7 @@ def test_scans(tmp_path: Path) -> None:
     # Cold: the whole clustered index is read, but not the secondary one.
     assert 0.5 * result.data_bytes < read["key order"] < 1.2 * result.data_bytes
     assert read["secondary index alone"] < 0.5 * read["key order"]
-    # The pool holds half of the pages, and rows come in no order: pages are read again.
+    # The pool holds half of the pages, and rows come in no order, so pages are read again.
     assert read[ways[2]] > 3 * read["key order"]
     whole, pieces = result.layouts["contiguous"], result.layouts["fragmented"]
     assert pieces.fragments >= 10 * whole.fragments
@@ -242,7 +242,7 @@ def test_a_device_is_not_destroyed_unasked(tmp_path: Path) -> None:
         device = place.loop(image)
         opened = DeviceTarget(device).open(place)
         assert opened.description["file_system"] == "ext4"
-        # In use: not even with leave to wipe.
+        # In use: not even with permission to wipe.
         with pytest.raises(LabError, match=r"cannot be used: Device or resource busy"):
             DeviceTarget(device, wipe=True).open(place)
         opened.close()
@@ -255,7 +255,7 @@ def test_a_device_is_not_destroyed_unasked(tmp_path: Path) -> None:
 
 @needs_devices
 def test_a_loop_device_without_direct_io_is_refused(tmp_path: Path) -> None:
-    """On a file whose system has no O_DIRECT (ramfs has none) the page cache would be measured."""
+    """Uses a file system without O_DIRECT (ramfs), on which the page cache would be measured."""
     with Workplace(tmp_path) as place:
         ram = place.path("ram")
         ram.mkdir()
@@ -285,7 +285,7 @@ def test_a_run_on_a_hemi_volume(tmp_path: Path) -> None:
     status = result.placements[0].steps[0].target_status["A"]
     assert len(status["legs"]) == 2
     assert all(f.holds for f in result.placements[0].checks_after_run)
-    # Closed in order: hemi was not killed, and e2fsck found nothing to do.
+    # Closed in order: hemi was not killed, and e2fsck found nothing to repair.
     codes = {c.line.split()[0].rsplit("/")[-1]: c.exit_code for c in result.commands}
     assert codes["e2fsck"] == 0
     served = [c for c in result.commands if " serve " in c.line]
@@ -305,7 +305,7 @@ with Workplace(Path(sys.argv[1])) as place:
 
 @needs_devices
 def test_mounts_of_a_killed_lab_are_swept(tmp_path: Path) -> None:
-    """Its nbdfuse dies with it, and a FUSE mount without a server answers no question."""
+    """Leaves a FUSE mount without a server, which answers nothing."""
     if shutil.which("nbdkit") is None or shutil.which("nbdfuse") is None:
         pytest.skip("needs nbdkit and nbdfuse")
     work = tmp_path / "a work place"
@@ -333,7 +333,7 @@ def test_mounts_of_a_killed_lab_are_swept(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_second_start_is_cold(tmp_path: Path, mariadb_installed: None) -> None:
-    """A restart forgets the pool, or scans would be read from memory."""
+    """Checks that a restart forgets the pool, or scans would be read from memory."""
     with Workplace() as place:
         data, log = place.subdirectory(tmp_path, "d"), place.subdirectory(tmp_path, "l")
         server = MariaDb(place, data, log, 16 * MEBIBYTE)

@@ -58,7 +58,7 @@ def test_scans_are_told_against_the_first_of_their_kind() -> None:
     assert first.rows[1][:6] == ["row by row", "2", "40 s", "30 s to 50 s", "× 20", "25"]
     assert first.rows[1][6] == "160 MiB"
     assert [row[0] for row in second.rows] == ["contiguous"]
-    # Broken off before the first scan.
+    # Interrupted before the first scan.
     assert scans.parts(asdict(ScanResult({}))) == []
 
 
@@ -77,7 +77,7 @@ def test_a_scan_in_a_plan_is_checked_like_any_other() -> None:
 
 @pytest.mark.long
 def test_a_plan_of_scans(tmp_path: Path, mariadb_installed: None) -> None:
-    """Rows that are looked up one by one cost more than rows in key order, and nothing is left."""
+    """Checks that row lookups cost more than key order, and that nothing is left over."""
     folders = []
     for seed in (1, 2):
         target = tmp_path / f"target-{seed}"

@@ -1,4 +1,4 @@
-"""Settings: what is refused and how, what is called a deviation, how large the pool is."""
+"""Settings: refusals and their messages, deviations, and the size of the pool."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_percentiles_of_nothing_and_of_nonsense() -> None:
 
 
 def test_merged_histograms_answer_for_all_events() -> None:
-    """Two hosts with medians 1 and 9 ms: the median of all is neither's nor their mean."""
+    """Merges two hosts with medians 1 and 9 ms: the joint median is neither's, nor their mean."""
     first, second = [Bin(1.0, 60), Bin(4.0, 40)], [Bin(4.0, 20), Bin(9.0, 30)]
     both = merge([first, second])
     assert both == [Bin(1.0, 60), Bin(4.0, 60), Bin(9.0, 30)]
@@ -59,7 +59,7 @@ def test_the_audit_finds_what_does_not_fit(report: Report) -> None:
     assert "2010 events, the report 2011" in audit(lost, 5).problems[0]
     idle = replace(report, latency_sum_ms=report.latency_sum_ms / 2)
     assert "Little's law" in audit(idle, 5).problems[0]
-    # A thread cannot be busier than the run was long.
+    # A thread cannot be busy for longer than the run.
     many = replace(report, latency_sum_ms=report.latency_sum_ms * 1.05)
     assert "Little's law" in audit(many, 5).problems[0]
     # A last transaction of 2 s, for which seven threads wait, is no mistake.

@@ -1,4 +1,4 @@
-"""sysbench's reports, as captured from version 1.0.20, become the right figures."""
+"""Parses sysbench's reports, as captured from version 1.0.20."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_report_with_deadlocks() -> None:
 def test_the_histogram_is_whole_and_agrees_with_sysbench(name: str) -> None:
     report = parse(captured(name))
     assert sum(b.count for b in report.bins) == report.events
-    # sysbench prints its percentile from the very same bins, with two decimals.
+    # sysbench prints its percentile from the same bins, with two decimals.
     ours = percentile(report.bins, report.latency_rank)
     assert ours == pytest.approx(report.latency_at_rank_ms, abs=0.006)
     shortest, longest = report.bins[0].milliseconds, report.bins[-1].milliseconds
@@ -71,7 +71,7 @@ def test_the_transactions_of_the_script_are_added_up_over_threads() -> None:
     report = parse(captured("tpcc_like.txt"))
     kinds = {kind.name: kind for kind in report.kinds}
     assert set(kinds) == {"new_order", "payment", "order_status", "delivery", "stock_level"}
-    # Added up from the captured lines with awk.
+    # Summed from the captured lines with awk.
     assert (kinds["new_order"].committed, kinds["new_order"].rolled_back) == (900, 8)
     assert kinds["payment"].committed == 857
     assert kinds["order_status"].committed == 83

@@ -1,4 +1,4 @@
-"""Tools that fail are shown, and nothing started outlives its end."""
+"""Failures of tools are shown, and nothing started outlives its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hemi_lab.database.tools import CommandLog, ToolFailed
 from hemi_lab.database.workplace import Workplace, sweep
 
-# Time for a shell to start and print a line, also on a machine that is busy with other things.
+# Time for a shell to start and print a line, also on a busy machine.
 SHELL_SECONDS = 10
 
 
@@ -26,7 +26,7 @@ def wait_until(condition: Callable[[], bool], limit: float = 120) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
+    """Returns true if a process runs (a zombie does not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
@@ -134,7 +134,7 @@ def test_what_a_killed_lab_leaves_is_swept(
     assert lab.stdout is not None
     server = int(lab.stdout.readline())
     with Workplace(tmp_path) as mine:
-        # It lives: not swept.
+        # It lives, so it is not swept.
         assert len(list(tmp_path.iterdir())) == 2
         lab.send_signal(how)
         lab.wait(300)

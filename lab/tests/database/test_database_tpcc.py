@@ -1,4 +1,4 @@
-"""The TPC-C-like script on a real MariaDB, and the conditions that catch what is wrong."""
+"""The TPC-C-like script on a real MariaDB, and the conditions that catch errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CUSTOMERS = 30 * DISTRICTS
 
 
 def run_events(loaded: LoadedServer, events: int, threads: int, seed: int = 7) -> Report:
-    """So many transactions, rather than for a time."""
+    """Runs `events` transactions, rather than for a time."""
     argv = load_of(TINY, loaded.server).argv(
         f"--events={events}", "--time=0", f"--threads={threads}", "--histogram",
         f"--rand-seed={seed}", "run",
@@ -40,7 +40,7 @@ def test_the_load_fills_the_nine_tables_as_specified(loaded: LoadedServer) -> No
     distinct = "SELECT COUNT(DISTINCT o_w_id, o_d_id, o_c_id) FROM orders"
     assert count(distinct) == CUSTOMERS
     assert count("SELECT COUNT(*) FROM orders WHERE o_id = o_c_id") < CUSTOMERS / 3
-    # Orders have 5 to 15 lines; only those not delivered have an amount.
+    # Orders have 5 to 15 lines. Only undelivered ones have an amount.
     assert count("SELECT MIN(o_ol_cnt) FROM orders") == 5
     assert count("SELECT MAX(o_ol_cnt) FROM orders") == 15
     assert (
@@ -49,7 +49,7 @@ def test_the_load_fills_the_nine_tables_as_specified(loaded: LoadedServer) -> No
     )
     assert count("SELECT COUNT(*) FROM item WHERE i_price NOT BETWEEN 1 AND 100") == 0
     assert count("SELECT COUNT(*) FROM stock WHERE s_quantity NOT BETWEEN 10 AND 100") == 0
-    # One in ten; of 600 and 600 rows, five standard deviations are 37.
+    # One in ten. Of 600 and 600 rows, five standard deviations are 37.
     bad_credit = count("SELECT COUNT(*) FROM customer WHERE c_credit = 'BC'")
     original = count("SELECT COUNT(*) FROM stock WHERE s_data LIKE '%ORIGINAL%'") + count(
         "SELECT COUNT(*) FROM item WHERE i_data LIKE '%ORIGINAL%'"
@@ -84,13 +84,13 @@ def test_the_transactions_do_what_they_say(loaded: LoadedServer) -> None:
     new_orders = kinds["new_order"]
     assert count("SELECT COUNT(*) FROM orders") - CUSTOMERS == new_orders.committed
     assert count("SELECT COUNT(*) FROM history") - CUSTOMERS == kinds["payment"].committed
-    # One in a hundred of about 1,350; 40 would be more than seven standard deviations off.
+    # One in a hundred of about 1,350. 40 would be more than seven standard deviations off.
     assert 0 < new_orders.rolled_back < 40
     # A delivery takes the oldest order of each of the ten districts that has one.
     delivered = count("SELECT COUNT(*) FROM orders WHERE o_carrier_id IS NOT NULL") - 21 * DISTRICTS
     assert 0 < delivered <= 10 * kinds["delivery"].committed
     assert delivered == count("SELECT SUM(c_delivery_cnt) FROM customer")
-    # Remote lines: one in a hundred; remote payments: 15 in a hundred.
+    # Remote lines are one in a hundred, remote payments 15 in a hundred.
     remote = "SELECT COUNT(*) FROM order_line WHERE ol_supply_w_id <> ol_w_id"
     assert 0 < count(remote) == count("SELECT SUM(s_remote_cnt) FROM stock")
     assert count("SELECT COUNT(*) FROM orders WHERE o_all_local = 0") == count(
@@ -100,7 +100,7 @@ def test_the_transactions_do_what_they_say(loaded: LoadedServer) -> None:
     abroad = count("SELECT COUNT(*) FROM history WHERE h_c_w_id <> h_w_id")
     assert 0.10 < abroad / kinds["payment"].committed < 0.20
     assert count("SELECT SUM(c_payment_cnt - 1) FROM customer") == kinds["payment"].committed
-    # Stock never falls below what an order leaves.
+    # Stock never falls below the amount that an order leaves.
     assert count("SELECT COUNT(*) FROM stock WHERE s_quantity < 0 OR s_quantity > 100") == 0
     assert (
         count(
@@ -122,7 +122,7 @@ def test_all_conditions_hold_after_the_load(loaded: LoadedServer) -> None:
     assert check(loaded.server, "none", after_load=True) == []
 
 
-# One row made wrong, and exactly the conditions that must see it.
+# One corrupted row, and exactly the conditions that must notice it.
 CORRUPTIONS = [
     ("UPDATE warehouse SET w_ytd = w_ytd + 0.01 WHERE w_id = 2", {1, 8}),
     ("DELETE FROM district WHERE d_w_id = 1 AND d_id = 10", {1}),
@@ -138,7 +138,7 @@ CORRUPTIONS = [
         "UPDATE orders SET o_carrier_id = NULL WHERE o_w_id = 1 AND o_d_id = 1 AND o_id = 1",
         {5, 7},
     ),
-    # A line moved from one order to the next: the district's sum stays.
+    # A line moved from one order to the next keeps the district's sum.
     (
         "UPDATE order_line SET ol_o_id = 2, ol_number = 99 "
         "WHERE ol_w_id = 1 AND ol_d_id = 1 AND ol_o_id = 1 AND ol_number = 5",
@@ -149,7 +149,7 @@ CORRUPTIONS = [
         "WHERE ol_w_id = 1 AND ol_d_id = 1 AND ol_o_id = 1 AND ol_number = 5",
         {7},
     ),
-    # A line lost, as a torn page would.
+    # A line lost, as from a torn page.
     (
         "DELETE FROM order_line "
         "WHERE ol_w_id = 1 AND ol_d_id = 1 AND ol_o_id = 30 AND ol_number = 5",

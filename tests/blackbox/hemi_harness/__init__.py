@@ -2,7 +2,8 @@
 
 Everything a test starts (servers, mounts, loop devices, temporary files) belongs to one `Sandbox`
 and ends with it, also when the test fails. Children die with the test process. Every wait has a
-limit. The black-box tests, the crash scripts and the benchmarks use it."""
+limit. The black-box tests, the crash scripts and the benchmarks use it.
+"""
 
 from .client import Client, NbdError
 from .fio import Fio, FioResult

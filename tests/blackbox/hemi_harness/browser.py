@@ -1,7 +1,8 @@
 """A headless Chromium, driven over a pipe by the DevTools protocol.
 
 Only the browser is needed, no driver and no WebSocket. Each message is JSON followed by a zero
-byte. The browser reads them from descriptor 3 and writes to descriptor 4."""
+byte. The browser reads them from descriptor 3 and writes to descriptor 4.
+"""
 
 from __future__ import annotations
 

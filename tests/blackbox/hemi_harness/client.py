@@ -1,6 +1,7 @@
 """libnbd's client with a limit on every wait.
 
-libnbd's synchronous calls wait forever, so a test of freezes needs the asynchronous ones."""
+libnbd's synchronous calls wait forever, so a test of freezes needs the asynchronous ones.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Serves the dashboard's routes in any state of a volume, to test the page and to work on it
 without building hemi.
 
-python tests/blackbox/hemi_harness/dashboard.py [--port 9199] [--scene frozen]
+    python tests/blackbox/hemi_harness/dashboard.py [--port 9199] [--scene frozen]
 
-The figures are invented but consistent: a frozen leg owes the bytes that clients wrote."""
+The figures are invented but consistent: a frozen leg owes the bytes that clients wrote.
+"""
 
 from __future__ import annotations
 

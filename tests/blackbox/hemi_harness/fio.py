@@ -61,7 +61,8 @@ class FioResult:
 class Fio:
     """A fio run. `target` is an NBD URI or the path of a file or device.
 
-    Options are fio's own, as keywords: `rw="randwrite"`, `iodepth=16`."""
+    Options are fio's own, as keywords: `rw="randwrite"`, `iodepth=16`.
+    """
 
     def __init__(self, sandbox: Sandbox, target: str | Path, **options: Arg) -> None:
         self._json = sandbox.path("fio.json")

@@ -75,7 +75,8 @@ class Volume:
     """A volume on some legs, created, served, killed, stopped and served again.
 
     `legs` are arguments of `--leg`: paths, `stripe:…`, NBD URIs. They may be changed between a stop
-    and a start."""
+    and a start.
+    """
 
     def __init__(
         self,
@@ -178,7 +179,8 @@ class Volume:
     def start(self, timeout: float = PATIENCE) -> None:
         """Serves, and waits until NBD and control answer.
 
-        The legs stay locked until the last I/O of a killed hemi has ended."""
+        The legs stay locked until the last I/O of a killed hemi has ended.
+        """
         deadline = time.monotonic() + LOCK_LIMIT
         while True:
             self.launch()

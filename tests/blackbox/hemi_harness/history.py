@@ -11,7 +11,8 @@ A write that a newer one replaced may come back if hemi has to start without the
 served with (`lose_ledger`). A flush sent after the newer write's acknowledgement rules that out
 once it is answered.
 
-Unlike in `journal`, any number of overlapping requests may be in flight."""
+Unlike in `journal`, any number of overlapping requests may be in flight.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Every 512-byte sector written holds its own number and the number of the write, so that a read shows
 the write it saw. A read must see a write no older than the last one acknowledged before the read
-was sent, and none that was never sent (P1, P2)."""
+was sent, and none that was never sent (P1, P2).
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ class Journal:
     """Writes blocks at random, `depth` at once, and checks everything it reads.
 
     At most one write is in flight to a block, so that the allowed content of reads is known
-    exactly."""
+    exactly.
+    """
 
     def __init__(
         self,

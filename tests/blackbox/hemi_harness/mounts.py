@@ -70,7 +70,8 @@ class FileSystem:
     def unmount(self) -> None:
         """Unmounts, and waits until the file system has released the device.
 
-        A mount namespace created meanwhile holds copies of all mounts until it ends."""
+        A mount namespace created meanwhile holds copies of all mounts until it ends.
+        """
         assert self._point is not None
         run("umount", self._point)
         wait_until("the device is free", self._is_free, timeout=120)

@@ -13,7 +13,8 @@ class Nbdkit:
     """An nbdkit server on a unix socket.
 
     `delay_ms` adds to every request. The pause and error filters are always present and idle until
-    used. `plugin` is `file` (the argument `path`) or `memory` (the argument `size`)."""
+    used. `plugin` is `file` (the argument `path`) or `memory` (the argument `size`).
+    """
 
     def __init__(
         self,

@@ -58,7 +58,8 @@ def _split(content: str, marks: tuple[str, ...]) -> Iterator[tuple[str, tuple[st
     """Yields the commands of a block, each with the output below it.
 
     If no line begins with a prompt, each line is a command, unless it is a comment. A line that
-    ends in a backslash continues on the next."""
+    ends in a backslash continues on the next.
+    """
     prompts = any(line.startswith(marks) for line in content.splitlines())
     command: list[str] = []
     output: list[str] = []

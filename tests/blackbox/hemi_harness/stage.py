@@ -2,7 +2,8 @@
 
 The shell has its own mounts, network and process ids. /dev, /etc, /run, /mnt and /srv are private,
 so that `/dev/sdb` may be a small loop device and `/etc/hemi/db.toml` a file of the test. Nothing of
-it is seen outside, and all of it ends with the sandbox. Needs root."""
+it is seen outside, and all of it ends with the sandbox. Needs root.
+"""
 
 from __future__ import annotations
 

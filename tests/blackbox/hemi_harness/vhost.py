@@ -1,7 +1,8 @@
 """A virtual machine and its monitor: a guest's memory and queue, and a vhost-user front end.
 
 It does what a guest's driver does, and keeps what a monitor keeps over a restart of hemi: memory,
-queue and inflight region. Tests can write to all of these as a hostile guest would."""
+queue and inflight region. Tests can write to all of these as a hostile guest would.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A shell on the guest, in which a page's commands run as they stand.
 
 Its `/srv`, `/mnt` and `/root` are empty, in memory, and gone with it. The guest's other files are
-the host's. A disk that a page names is a node beside those of the guest's disks."""
+the host's. A disk that a page names is a node beside those of the guest's disks.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ The commands of a section run in order in one shell (shell.py), as root, on disk
 A command succeeds unless the page shows its error. Its output is compared except for ids,
 dates, sizes, times and counts (hemi_harness/pages.py), and is left in RESULTS for `make
 mounting-transcripts`, which writes it into the pages. Each command is run or listed in
-`NOT_RUN`."""
+`NOT_RUN`.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Each query returns the rows that violate its condition, so a consistent database gives none. The
 conditions hold whenever no transaction is running, except for condition 11, which holds only after
-the load."""
+the load.
+"""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ def parse_filefrag(printed: str) -> tuple[int, list[Fragment]]:
     """Returns the file's size and fragments from `filefrag -v`.
 
     Extents that touch are one fragment. A file system may keep a contiguous stretch as several
-    extents, such as written and unwritten parts, or parts of the largest size of an extent."""
+    extents, such as written and unwritten parts, or parts of the largest size of an extent.
+    """
     size = _SIZE.search(printed)
     if size is None:
         raise LabError(f"filefrag printed something unexpected:\n{printed[:2000]}")
@@ -106,7 +107,8 @@ def copy_fragmented(source: Path, copy: Path, piece_bytes: int) -> None:
     Twice the space is allocated at once, then every other piece is cut out
     (FALLOC_FL_COLLAPSE_RANGE, on ext4 and XFS). The rest of the space stays in its place, so the
     layout does not depend on the allocator. The content is identical to the source's. `piece_bytes`
-    is a multiple of the file system's block."""
+    is a multiple of the file system's block.
+    """
     size = source.stat().st_size
     pieces = -(-size // piece_bytes)
     with copy.open("xb") as out:

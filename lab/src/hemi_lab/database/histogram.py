@@ -26,7 +26,8 @@ def percentile(
     None.
 
     The rank is sysbench's own (of n events the one numbered n·rank/100, rounded to the nearest), so
-    that without bounds the result can be compared with sysbench's."""
+    that without bounds the result can be compared with sysbench's.
+    """
     if not 0 < rank <= 100:
         raise LabError(f"a percentile's rank must be above 0 and at most 100, not {rank:g}")
     ordered = sorted(bins, key=lambda b: b.milliseconds)

@@ -72,7 +72,8 @@ class OltpRun:
         """Runs everything.
 
         On an error or Ctrl-C, `result.incomplete` has the reason and the exception is passed on.
-        The end of the workplace then stops all that still runs."""
+        The end of the workplace then stops all that still runs.
+        """
         self.result.commands = place.log.commands
         try:
             self.result.sysbench_version = sysbench.version(place.log)

@@ -2,7 +2,8 @@
 
 It is never the system's server. It lives in a workplace, which kills it if it has not been stopped.
 The directories of the tables and of the redo log may lie on different targets. One file,
-`mariadb.cnf`, holds all settings, and no other option file is read."""
+`mariadb.cnf`, holds all settings, and no other option file is read.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ class MariaDb:
 
         Raises with the server's message if a statement fails. Several statements are one session,
         and the rows of all are returned in order. With `names`, each result begins with the names
-        of its columns."""
+        of its columns.
+        """
         self._running()
         printed = self._place.log.run(
             *self._client(),

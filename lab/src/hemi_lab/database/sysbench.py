@@ -2,7 +2,8 @@
 
 sysbench's histogram has 1,024 logarithmic bins from 1 µs to 100 s, each 1.8 % wide and named by its
 middle. sysbench reports one latency percentile for a run and for each second. The others come from
-the histogram (`histogram.percentile`)."""
+the histogram (`histogram.percentile`).
+"""
 
 from __future__ import annotations
 
@@ -236,7 +237,8 @@ def run(
     """Runs a load. Returns its report and the processor seconds that sysbench used.
 
     sysbench may take up to `grace` seconds longer than requested before it is killed. `on_second`
-    gets each interim report as it comes."""
+    gets each interim report as it comes.
+    """
 
     def on_line(line: str) -> None:
         if second := parse_second(line):

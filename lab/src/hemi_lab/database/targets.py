@@ -1,7 +1,8 @@
 """Targets of a database: a directory, a block device, an NBD export or a hemi volume.
 
 Each kind can become a directory (`open`) and end that (`OpenTarget.close`). Everything made for it
-belongs to the workplace, so nothing is left over if `close` is not reached."""
+belongs to the workplace, so nothing is left over if `close` is not reached.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +124,8 @@ class NbdTarget:
     """An NBD export, through nbdfuse and a loop device (no kernel module is needed).
 
     This path is for function rather than speed, since each request passes the kernel three times.
-    Its results are comparable only with each other."""
+    Its results are comparable only with each other.
+    """
 
     uri: str
     file_system: FileSystem = "ext4"
@@ -160,7 +162,8 @@ class HemiTarget:
     """A new hemi volume, created and served for the run.
 
     Legs that are files and do not exist are created, and removed afterwards (unless the lab itself
-    is killed). `hemi create` refuses others unless they are empty."""
+    is killed). `hemi create` refuses others unless they are empty.
+    """
 
     legs: tuple[str, ...]
     """Two or more legs for `hemi create --leg`. The first gets slot 0."""

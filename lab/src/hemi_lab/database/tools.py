@@ -1,7 +1,8 @@
 """Runs the tools of the database part, and records every command.
 
 A tool that fails is a `ToolFailed`, which shows the command and all its output. Tools are started
-as all of the lab's are (`hemi_lab.tool.start`), so none outlives the lab."""
+as all of the lab's are (`hemi_lab.tool.start`), so none outlives the lab.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ class CommandLog:
         """Runs a tool and passes each line it prints to `on_line` as it comes.
 
         Returns all its output (both streams) and the processor seconds it used. The tool is killed
-        if it does not end within `timeout` seconds, or if `on_line` raises."""
+        if it does not end within `timeout` seconds, or if `on_line` raises.
+        """
         words = [str(a) for a in argv]
         command = self.begin(words)
         began = time.monotonic()

@@ -30,7 +30,8 @@ class Workplace:
     """Owns processes, mounts, loop devices and files of a run. Use it as a context manager.
 
     At the end (also after an error or Ctrl-C) they are ended in reverse order, and signals wait
-    until that is done. Failures of the cleanup are raised after everything was tried."""
+    until that is done. Failures of the cleanup are raised after everything was tried.
+    """
 
     def __init__(self, parent: Path | None = None) -> None:
         """Creates the directory in `parent`, by default the system's temporary directory."""
@@ -110,7 +111,8 @@ class Workplace:
 def terminable() -> Iterator[None]:
     """Makes SIGTERM and SIGHUP end the block as Ctrl-C does, so that workplaces are cleaned up.
 
-    Works only on the main thread, as Python demands."""
+    Works only on the main thread, as Python demands.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
@@ -135,7 +137,8 @@ def _signals_wait() -> Iterator[None]:
 def sweep(parent: Path) -> None:
     """Cleans up after workplaces of killed processes: mounts, loop devices, files.
 
-    Their children have died with them."""
+    Their children have died with them.
+    """
     for directory in parent.glob(f"{_PREFIX}*"):
         owner = directory / _OWNER
         # Anyone can write to the temporary directory, so trust only this user's files.
@@ -194,7 +197,8 @@ def _mount_points() -> list[Path]:
 def unmount(point: Path) -> None:
     """Unmounts if mounted, lazily if necessary.
 
-    The kernel's table is asked, since a FUSE mount whose server has died answers nothing else."""
+    The kernel's table is asked, since a FUSE mount whose server has died answers nothing else.
+    """
     if point not in _mount_points():
         return
     plain = subprocess.run(["umount", point], capture_output=True)
