@@ -4,9 +4,10 @@
     scripts/engine_rooms.py [--write] [--figures] [--tree DIRECTORY]
 
 A field of `Engine` is a room: its own fields are private to its module. A file with `impl Engine`
-methods is a subject. The table of who touches what is drawn in docs/design/engine-rooms.md.
-Without options the script compares the sources with it, prints each edge that is new or gone, and
-exits 1 if there is one. `--write` draws the table anew, `--figures` prints totals instead.
+methods is a subject. Rooms in state/ know only each other, and not in a circle. The table of who
+touches what is drawn in docs/design/engine-rooms.md. Without options the script compares the
+sources with it, prints each edge that is new or gone, and exits 1 if there is one. `--write` draws
+the table anew, `--figures` prints totals instead.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,8 @@ METHOD = re.compile(r"^    (?:pub(?:\([^)]*\))? )?(?:const )?fn (\w+)", re.M)
 # `self.field` or `engine.field`, and the rest of the path up to a call.
 USE = re.compile(r"\b(?:self|engine)\s*\.\s*(\w+)(\s*\()?")
 ASSOCIATED = re.compile(r"\bSelf::(\w+)\(")
+# What a file in state/ builds on: another module there, or something else of the engine.
+BUILDS_ON = re.compile(r"\bcrate::engine::(?:state::)?(\w+)|\buse super::(\w+)")
 
 
 @dataclass
@@ -51,13 +54,16 @@ class Rooms:
 
     fields: list[str]
     subjects: dict[str, Subject]
+    # Modules of state/, and which others each builds on.
+    state: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def edges(self) -> set[str]:
         """Returns every edge as a line."""
         touches = {f"{s.name} touches {room}" for s in self.subjects.values() for room in s.rooms}
         calls = {f"{s.name} calls {other}" for s in self.subjects.values() for other in s.calls}
-        return touches | calls
+        builds = {f"{room} builds on {other}" for room, on in self.state.items() for other in on}
+        return touches | calls | builds
 
 
 def name_of(path: Path, engine: Path) -> str:
@@ -85,6 +91,13 @@ def read(tree: Path) -> Rooms:
     for name, text in texts.items():
         if body := "\n".join(IMPL.findall(text)):
             rooms.subjects[name] = Subject(name, body, set(METHOD.findall(body)))
+    for name, text in texts.items():
+        if name.startswith("state/"):
+            nested = name.count("/") > 1
+            room = name.split("/")[1]
+            on = rooms.state.setdefault(room, set())
+            for absolute, beside in BUILDS_ON.findall(re.sub(r"pub\(in [^)]*\)", "", text)):
+                on |= {absolute or ("" if nested else beside)} - {"", room}
     owner = {method: s.name for s in rooms.subjects.values() for method in s.methods}
     for subject in rooms.subjects.values():
         for used, call in USE.findall(subject.text):
@@ -104,7 +117,7 @@ def count(counts: dict[str, int], name: str, but: str = "") -> None:
         counts[name] = counts.get(name, 0) + 1
 
 
-def components(graph: dict[str, Iterable[str]]) -> list[list[str]]:
+def components(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
     """Returns the strongly connected components of more than one node (Tarjan)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -148,6 +161,8 @@ def figures(rooms: Rooms) -> str:
             f"most {touched[-1]}, pairs {sum(touched)}, places {uses}",
             f"fields touched by one subject at most: {len(only)}",
             f"calls between subjects: {sum(len(s.calls) for s in subjects)} pairs",
+            "circles of rooms in state/: "
+            + (", ".join(str(len(circle)) for circle in components(rooms.state)) or "none"),
             "circles of subjects: " + (", ".join(str(len(circle)) for circle in circles) or "none"),
         ]
     )
@@ -175,6 +190,13 @@ def table(rooms: Rooms) -> str:
     """Returns the part of the document that is drawn from the sources."""
     lines = ["Calls between the folders' subjects, by the number of places:", ""]
     lines += drawing(rooms)
+    lines += ["", "What the rooms in `state/` build on:", "", "```mermaid", "graph TD"]
+    lines += [
+        f"    {room} --> {other}"
+        for room, on in sorted(rooms.state.items())
+        for other in sorted(on)
+    ]
+    lines += ["```"]
     lines += ["", "| subject | touches | calls |", "| --- | --- | --- |"]
     for name, subject in sorted(rooms.subjects.items()):
         touches = ", ".join(f"`{room}`" for room in rooms.fields if room in subject.rooms)
@@ -190,6 +212,8 @@ def edges_in(document: str) -> set[str]:
         name, touches, calls = row
         edges |= {f"{name} touches {room}" for room in re.findall(r"`([^`]+)`", touches)}
         edges |= {f"{name} calls {other}" for other in re.findall(r"`([^`]+)`", calls)}
+    for room, other in re.findall(r"^    (\w+) --> (\w+)$", document, re.M):
+        edges.add(f"{room} builds on {other}")
     return edges
 
 
@@ -209,6 +233,12 @@ def main() -> int:
     before, rest = document.split(BEGIN)
     drawn, after = rest.split(END)
     wanted = f"\n{table(rooms)}\n"
+    for circle in components(rooms.state):
+        print(f"circle of rooms: {', '.join(circle)}")
+    if strangers := sorted({o for on in rooms.state.values() for o in on} - set(rooms.state)):
+        print(f"state/ builds on what is not in it: {', '.join(strangers)}")
+    if strangers or components(rooms.state):
+        return 1
     if arguments.write:
         path.write_text(f"{before}{BEGIN}{wanted}{END}{after}")
         return 0

@@ -19,8 +19,8 @@ mod upkeep;
 
 use crate::command::Command;
 use crate::format::stamp::Progress;
-use crate::format::{BLOCK_BYTES, Ledger, Membership, RegionEntry};
-use crate::identifiers::{BufferAt, IoId, LEGS_MAX, LegIndex};
+use crate::format::{BLOCK_BYTES, Ledger, Membership};
+use crate::identifiers::{IoId, LEGS_MAX, LegIndex};
 use crate::io::{Action, Buffers, LegError, LegEvent, LegTraits, Request};
 use crate::marks::Marks;
 use crate::recovery::Opening;
@@ -45,7 +45,7 @@ use state::in_flight::{InFlight, Purpose};
 use state::leg::Leg;
 use state::legs::Legs;
 use state::lost_list::LostList;
-use state::operations::Operations;
+use state::operations::{Operations, operations_max};
 use state::outbox::Outbox;
 use state::ranges::RangeLocks;
 use state::regions::Regions;
@@ -320,17 +320,4 @@ impl<B: Buffers> Engine<B> {
         self.stop_if_halted();
         self.check_invariants();
     }
-
-    fn entry(&self, region: u32) -> RegionEntry {
-        self.regions.entry(region)
-    }
-
-    fn at(buffer: BufferAt) -> Source {
-        Source::Buffer(buffer)
-    }
-}
-
-/// Operations that can be under way at once.
-fn operations_max(settings: &Settings) -> u32 {
-    settings.requests_max + settings.limits.operations_more
 }

@@ -139,7 +139,7 @@ impl<B: Buffers> Engine<B> {
     /// one that holds everything acknowledged.
     fn check_authorities(&self) {
         for region in 0..self.regions.count() {
-            let entry = self.entry(region);
+            let entry = self.regions.entry(region);
             if self.regions.is_armed(region) {
                 let leg = &self.legs[entry.authority().index()];
                 assert!(leg.is_in(), "region {region}: armed under {:?}, which is out", leg.index);
@@ -165,7 +165,7 @@ impl<B: Buffers> Engine<B> {
                 let whole = self.legs.that_are_in().any(|leg| {
                     entry.is_whole(leg.index) && self.regions.is_complete(leg.index, region)
                 });
-                let lost = self.touches_lost(self.regions.extent(region));
+                let lost = self.lost.touches(self.regions.extent(region));
                 assert!(whole || lost, "region {region}: no leg that is in is whole");
             }
         }

@@ -29,7 +29,7 @@ impl<B: Buffers> Engine<B> {
     /// leg held is lost.
     pub(super) fn give_up_authority(&mut self, leg: usize) -> bool {
         let goes = self.give_up_all(leg);
-        if self.is_removed(leg) && !self.lost.is_empty() {
+        if self.legs[leg].watch.is_removed() && !self.lost.is_empty() {
             // Reads of what has just been lost wait for an answer that will not come.
             self.give_up_reads(leg);
         }
@@ -55,7 +55,7 @@ impl<B: Buffers> Engine<B> {
             let region = self.regions.region_of(record);
             if self.regions.decides(index, region) {
                 self.regions.force_move(record);
-                if self.is_removed(leg) {
+                if self.legs[leg].watch.is_removed() {
                     self.lose_what_only(leg, region);
                 }
             }
@@ -70,9 +70,9 @@ impl<B: Buffers> Engine<B> {
         for place in 0..self.regions.moves_wanted() {
             let Some(record) = self.regions.suspect_to_move(place) else { continue };
             let region = self.regions.region_of(record);
-            let authority = self.entry(region).authority();
+            let authority = self.regions.entry(region).authority();
             if authority != index && !self.regions.is_complete(authority, region) {
-                if self.is_removed(leg) {
+                if self.legs[leg].watch.is_removed() {
                     self.lose_what_only(leg, region);
                 } else {
                     depends = true;
@@ -86,7 +86,7 @@ impl<B: Buffers> Engine<B> {
     /// and only this leg may have it when the authority turns out to have lost it.
     fn absent_authorities_depend_on(&self, leg: usize) -> bool {
         let is_gone = |leg: &Leg| matches!(leg.watch.health(), Health::Gone { removed: false, .. });
-        if self.is_removed(leg)
+        if self.legs[leg].watch.is_removed()
             || !self.legs.iter().any(is_gone)
             || planted::is(Planted::OutBesideAbsent)
         {
@@ -96,7 +96,7 @@ impl<B: Buffers> Engine<B> {
             core::iter::successors(self.regions.oldest(), |&at| self.regions.newer(at));
         let depends = |record| {
             let region = self.regions.region_of(record);
-            let authority = self.entry(region).authority();
+            let authority = self.regions.entry(region).authority();
             let has_all = |other: &Leg| {
                 other.index != authority
                     && self.may_still_have(other.index.index(), region)
@@ -127,13 +127,13 @@ impl<B: Buffers> Engine<B> {
         }
         let mut depends = false;
         for region in 0..self.regions.count() {
-            let is_whole = self.entry(region).is_whole(index);
+            let is_whole = self.regions.entry(region).is_whole(index);
             if !is_whole || self.regions.is_touched(region) || self.is_whole_beside(index, region) {
                 continue;
             }
             // Another that has drained it still has to flush and be recorded whole.
             depends = true;
-            if self.is_removed(leg) {
+            if self.legs[leg].watch.is_removed() {
                 self.lose_what_only(leg, region);
             }
         }
@@ -143,7 +143,7 @@ impl<B: Buffers> Engine<B> {
     /// Whether another leg is recorded whole for an untouched region, and lacks nothing of it. One
     /// whose medium could not read all of it is recorded whole, too, and owes that.
     pub(in crate::engine) fn is_whole_beside(&self, leg: LegIndex, region: u32) -> bool {
-        let entry = self.entry(region);
+        let entry = self.regions.entry(region);
         self.legs_that_stay(leg).any(|other| {
             entry.is_whole(other.index) && self.regions.is_complete(other.index, region)
         })
@@ -183,14 +183,14 @@ impl<B: Buffers> Engine<B> {
                 && self.may_still_have(other.index.index(), region)
                 && !self.regions.is_stale(other.index, region)
         });
-        let authority = self.entry(region).authority();
+        let authority = self.regions.entry(region).authority();
         let decides_beside = self.regions.is_touched(region) && authority.index() != leg;
         // A silent authority may come back with all that nobody has been compared with.
         let is_awaited = decides_beside
             && self.regions.is_uncompared(region)
             && self.legs[authority.index()].is_in()
             && !self.legs[authority.index()].answers()
-            && !self.is_removed(authority.index());
+            && !self.legs[authority.index()].watch.is_removed();
         if complete || hope || is_awaited {
             return;
         }
@@ -255,7 +255,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if a leg owes of an uncompared region what it may have from before the volume was
     /// opened, and nobody is left to give it that. What an authority owes it has lost since.
     fn loses_uncompared(&self, leg: LegIndex, region: u32) -> bool {
-        if !self.regions.is_uncompared(region) || self.entry(region).authority() == leg {
+        if !self.regions.is_uncompared(region) || self.regions.entry(region).authority() == leg {
             return false;
         }
         let extent = self.regions.extent(region);

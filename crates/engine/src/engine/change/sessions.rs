@@ -48,10 +48,6 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    pub(in crate::engine) fn is_removed(&self, leg: usize) -> bool {
-        matches!(self.legs[leg].watch.health(), Health::Absent | Health::Gone { removed: true, .. })
-    }
-
     /// Returns true if a leg has been silent for as long as one may be before it is marked out.
     pub(in crate::engine) fn is_long_silent(&self, leg: usize) -> bool {
         match self.legs[leg].watch.health() {

@@ -75,7 +75,8 @@ impl<B: Buffers> Engine<B> {
     /// `failed` it are asked again only where this one has been silent for long, or is no longer there:
     /// it may be late.
     pub(super) fn elsewhere(&self, leg: usize, failed: u8, extent: Extent) -> bool {
-        let is_there = !self.is_removed(leg) || planted::is(Planted::ReadKeptOnDetached);
+        let is_there =
+            !self.legs[leg].watch.is_removed() || planted::is(Planted::ReadKeptOnDetached);
         let again =
             self.is_long_silent(leg) || !is_there || planted::is(Planted::ReadGivenUpForFailed);
         let failed = if again { 0 } else { failed };
@@ -83,7 +84,7 @@ impl<B: Buffers> Engine<B> {
             Place::Leg(other, _) => self.legs[other].answers(),
             Place::Copy(..) => true,
             // Lost meanwhile: it starts over, to be told so.
-            Place::Nowhere if self.touches_lost(extent) => true,
+            Place::Nowhere if self.lost.touches(extent) => true,
             Place::Wait | Place::Nowhere => false,
         }
     }

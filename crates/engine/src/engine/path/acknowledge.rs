@@ -53,8 +53,9 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn consider_acknowledgement(&mut self, operation: u32) {
         let state = self.operations[operation];
         let record = self.record_of(operation);
-        let authority = self.entry(state.region).authority();
-        let first = self.entry(self.regions.of_sector(self.requests[state.request].extent.start));
+        let authority = self.regions.entry(state.region).authority();
+        let first =
+            self.regions.entry(self.regions.of_sector(self.requests[state.request].extent.start));
         if planted::is(Planted::SpanningNeverAcked) && first.authority() != authority {
             return;
         }
@@ -70,7 +71,7 @@ impl<B: Buffers> Engine<B> {
                 self.regions.wait(operation, record);
             } else if state.rewrites_lost
                 && state.in_flight == 0
-                && !self.fits_in_lost_list(state.extent)
+                && !self.lost.has_room_without(state.extent)
             {
                 self.fail_write(operation, record);
             } else if !self.authority_is_recorded(operation, record)
@@ -134,11 +135,11 @@ impl<B: Buffers> Engine<B> {
     fn lost_list_follows(&mut self, operation: u32) -> bool {
         let state = self.operations[operation];
         if !state.rewrites_lost {
-            if !self.touches_lost(state.extent) {
+            if !self.lost.touches(state.extent) {
                 return true;
             }
             // Lost while the write was under way: what it wrote may be in a cache only.
-            let authority = self.entry(state.region).authority();
+            let authority = self.regions.entry(state.region).authority();
             let record = self.record_of(operation);
             let stamp = self.regions.last_done(record, authority.index());
             if self.legs[authority.index()].stamps.flushed() < stamp {
@@ -148,11 +149,11 @@ impl<B: Buffers> Engine<B> {
             self.operations.rewrite_lost(operation);
         }
         let waits = self.regions.rewrites_wait(self.record_of(operation));
-        if !self.fits_in_lost_list(state.extent) || waits {
+        if !self.lost.has_room_without(state.extent) || waits {
             return false;
         }
         self.rewrite_lost(operation);
-        let authority = self.entry(state.region).authority();
+        let authority = self.regions.entry(state.region).authority();
         if self.regions.metadata().knows_lost(authority) {
             return true;
         }
@@ -214,7 +215,7 @@ impl<B: Buffers> Engine<B> {
     /// costs what would be gained by that: then it is when the write is handed over.
     fn late_deadline(&self, operation: u32) -> Option<Instant> {
         let state = &self.operations[operation];
-        let authority = self.entry(state.region).authority();
+        let authority = self.regions.entry(state.region).authority();
         let is_awaited = state.done != 0 && state.done & authority.bit() == 0;
         if !is_awaited || self.settings.policy != Policy::First {
             return None;

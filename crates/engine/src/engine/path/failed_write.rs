@@ -42,7 +42,7 @@ impl<B: Buffers> Engine<B> {
     /// it, from the keeper, so that reads give one answer until it is rewritten.
     pub(super) fn fail_write(&mut self, operation: u32, record: u32) {
         let state = self.operations[operation];
-        let authority = self.entry(state.region).authority();
+        let authority = self.regions.entry(state.region).authority();
         self.marks.add(Mark::WriteFailed);
         self.lose_rewritten(self.operations.key(operation));
         for leg in self.legs.slots() {

@@ -150,7 +150,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Returns true if an operation that waits in a region failed on the region's authority.
     fn has_failed_on_authority(&self, record: u32) -> bool {
-        let authority = self.entry(self.regions.region_of(record)).authority();
+        let authority = self.regions.entry(self.regions.region_of(record)).authority();
         let mut waiters = self.regions.waiters(record);
         waiters.any(|operation| self.operations[operation].failed & authority.bit() != 0)
     }

@@ -250,7 +250,7 @@ impl<B: Buffers> Engine<B> {
             return Some(self.operations[late].done & if free { u8::MAX } else { quick });
         }
         let region = self.regions.region_of(record);
-        let authority = self.entry(region).authority();
+        let authority = self.regions.entry(region).authority();
         let flush = self.flushing.is_awaited() && self.flush_is_late(authority.index());
         if !flush && !self.regions.page_is_late(record) {
             return None;

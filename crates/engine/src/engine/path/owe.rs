@@ -51,7 +51,7 @@ impl<B: Buffers> Engine<B> {
     /// something there un-flushed. What it has lost is known only when it is back, and until then
     /// what others are fresh for may be all there is of it.
     pub(in crate::engine) fn must_stay(&self, leg: LegIndex, region: u32) -> bool {
-        let authority = self.entry(region).authority();
+        let authority = self.regions.entry(region).authority();
         let is_touched = self.regions.is_touched(region);
         if is_touched && authority == leg {
             return true;

@@ -59,7 +59,7 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn begin_read(&mut self, operation: u32) {
         self.operations.begin_read(operation);
         let extent = self.operations[operation].extent;
-        if self.touches_lost(extent) && !planted::is(Planted::LostServed) {
+        if self.lost.touches(extent) && !planted::is(Planted::LostServed) {
             self.marks.add(Mark::LostRead);
             self.end_operation(operation, Some(RequestError::Io));
             return;
@@ -143,7 +143,7 @@ impl<B: Buffers> Engine<B> {
     /// What has been recorded as lost nobody serves, though legs look fresh for it that hold
     /// something older: a read may be under way already when its extent is lost.
     pub(super) fn place(&self, extent: Extent, except: u8) -> Place {
-        if self.touches_lost(extent) && !planted::is(Planted::LostServed) {
+        if self.lost.touches(extent) && !planted::is(Planted::LostServed) {
             return Place::Nowhere;
         }
         let mut best: Option<(u64, usize, u64)> = None;
@@ -159,7 +159,7 @@ impl<B: Buffers> Engine<B> {
             if fresh == 0 {
                 // What is in flight there may be the newest.
                 let held = self.legs[leg].load.held_until(extent.start).is_some();
-                may_come |= held && !self.is_removed(leg);
+                may_come |= held && !self.legs[leg].watch.is_removed();
                 continue;
             }
             if matches!(state.watch.health(), Health::Frozen { .. }) && !self.is_long_silent(leg) {
@@ -169,7 +169,7 @@ impl<B: Buffers> Engine<B> {
             if !state.answers() {
                 // One that is out, and silent, is no hope where those that are in have failed.
                 let hope = except == 0 || state.is_in() || !self.is_long_silent(leg);
-                may_come |= hope && !self.is_removed(leg);
+                may_come |= hope && !self.legs[leg].watch.is_removed();
                 continue;
             }
             if fresh < extent.sectors() {
@@ -296,7 +296,7 @@ impl<B: Buffers> Engine<B> {
     /// The leg is not asked for this operation again, unless only its session dropped: that
     /// says nothing of what it holds.
     fn note_read_failed(&mut self, operation: u32, io: &Io, error: LegError) {
-        if error != LegError::Gone || self.is_removed(usize::from(io.leg)) {
+        if error != LegError::Gone || self.legs[usize::from(io.leg)].watch.is_removed() {
             self.operations.note_read_failed(operation, LegIndex(io.leg));
         }
     }

@@ -41,7 +41,7 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn go_on_with_intent(&mut self, operation: u32) {
         let record = self.record_of(operation);
         let durable = self.intent_is_durable(record);
-        let entry = self.entry(self.operations[operation].region);
+        let entry = self.regions.entry(self.operations[operation].region);
         let authority = entry.authority();
         let is_touched = self.regions.is_touched(self.operations[operation].region);
         let early = is_touched && planted::is(Planted::WriteBeforeIntent);
@@ -69,7 +69,7 @@ impl<B: Buffers> Engine<B> {
     fn dispatch(&mut self, operation: u32) {
         let extent = self.operations[operation].extent;
         self.operations.begin_write(operation, self.clock.now());
-        if self.touches_lost(extent) {
+        if self.lost.touches(extent) {
             // Durable before the list says so, or a power cut would bring back what was there
             // before the loss.
             self.operations.rewrite_lost_durably(operation);
@@ -234,7 +234,7 @@ impl<B: Buffers> Engine<B> {
                 Ok(()) => self.operations.land(key.slot, index, self.clock.now()),
                 // The session dropped: the debt waits for the leg to come back, and so does
                 // the write, if no other leg takes it.
-                Err(LegError::Gone) if !self.is_removed(leg) => {
+                Err(LegError::Gone) if !self.legs[leg].watch.is_removed() => {
                     self.operations.drop_in_flight(key.slot, index);
                 }
                 Err(error) => self.operations.fail_on(key.slot, index, error),

@@ -14,6 +14,7 @@ pub(in crate::engine) use watch::{Health, Watch};
 
 use crate::engine::state::debt::Debts;
 use crate::engine::state::failing::Failing;
+use crate::engine::state::operations::operations_max;
 use crate::engine::state::window::Window;
 use crate::format::Membership;
 use crate::identifiers::LegIndex;
@@ -67,7 +68,7 @@ impl Leg {
         // a waiting write could not be the authority. There is room for all that is being read for
         // the leg, too: those reads are given up together when their source falls silent, and a
         // region that is owed whole again is begun anew.
-        let under_way = 2 * crate::engine::operations_max(settings) + 2 * Window::most(settings);
+        let under_way = 2 * operations_max(settings) + 2 * Window::most(settings);
         let debts_max = if present { settings.owed_extents_max + under_way } else { 0 };
         let mut leg = Leg {
             index,

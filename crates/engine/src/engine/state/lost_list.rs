@@ -37,6 +37,11 @@ impl LostList {
         self.extents.iter().copied().find(|lost| lost.overlaps(extent))
     }
 
+    /// Returns true if anything of an extent is recorded as lost.
+    pub(in crate::engine) fn touches(&self, extent: Extent) -> bool {
+        self.first(extent).is_some()
+    }
+
     /// Returns true if all of an extent is recorded as lost.
     pub(in crate::engine) fn holds(&self, extent: Extent) -> bool {
         self.extents.iter().any(|lost| lost.contains(extent))

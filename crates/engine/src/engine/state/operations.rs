@@ -9,7 +9,13 @@ use super::debt::{Lacked, Since, Source};
 use super::slab::{Key, NONE, Slab};
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::LegError;
+use crate::settings::Settings;
 use hemi_units::{Extent, Instant};
+
+/// Returns how many operations there can be at once.
+pub(in crate::engine) fn operations_max(settings: &Settings) -> u32 {
+    settings.requests_max + settings.limits.operations_more
+}
 
 /// How far an operation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

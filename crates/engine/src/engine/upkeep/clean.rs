@@ -163,7 +163,7 @@ impl<B: Buffers> Engine<B> {
     /// are records would wait for the leg that owes.
     fn round_up_debts(&mut self, record: u32) {
         let region = self.regions.region_of(record);
-        let entry = self.entry(region);
+        let entry = self.regions.entry(region);
         if self.regions.is_touched(region) || self.regions.has_operations(record) {
             return;
         }
@@ -188,7 +188,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let region = self.regions.region_of(record);
-        let authority = self.entry(region).authority();
+        let authority = self.regions.entry(region).authority();
         let is_leaving = self.is_leaving(authority);
         let mut whole = 0;
         let mut waits = false;
@@ -225,7 +225,7 @@ impl<B: Buffers> Engine<B> {
             }
             // What it has there of what is recorded as lost is older. It must know that first, or
             // recovery would take it for the newest.
-            if self.touches_lost(self.regions.extent(region)) && !self.has_heard_of_loss(index) {
+            if self.lost.touches(self.regions.extent(region)) && !self.has_heard_of_loss(index) {
                 if state.answers() {
                     self.request_lost_list(index);
                     waits = true;

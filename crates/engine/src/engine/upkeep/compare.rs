@@ -27,7 +27,7 @@ impl<B: Buffers> Engine<B> {
         let extent = newest.extent;
         let Some(buffer) = self.buffers.allocate(extent.sectors() as u32) else { return false };
         let purpose = Purpose::Compare { reference, from: newest.leg, since };
-        let source = Self::at(BufferAt { buffer, offset: 0 });
+        let source = Source::Buffer(BufferAt { buffer, offset: 0 });
         let slot = self.start_io(Io::new(leg as u8, purpose, extent, source), LegOperation::Read);
         let state = &mut self.legs[leg];
         state.load.hold(extent, slot);
@@ -63,17 +63,17 @@ impl<B: Buffers> Engine<B> {
         };
         io.source.release(&mut self.buffers);
         if !goes_on {
-            Self::at(reference).release(&mut self.buffers);
+            Source::Buffer(reference).release(&mut self.buffers);
             self.owe_again(leg, io.extent, since, false);
         } else if let Some(part) = differing {
             self.marks.add(Mark::ComparedDiffers);
             self.legs[leg].load.uncount_in_flight(since, io.extent.sectors() - part.sectors());
-            let newest = Self::at(reference).skip(part.start - io.extent.start);
+            let newest = Source::Buffer(reference).skip(part.start - io.extent.start);
             let source = self.zeros_or(leg, &Io::new(io.leg, Purpose::Abandoned, part, newest));
             let none = crate::engine::state::slab::Key::NONE;
             self.start_write(leg, part, source, none, false, since, true, false);
         } else {
-            Self::at(reference).release(&mut self.buffers);
+            Source::Buffer(reference).release(&mut self.buffers);
             self.note_equal(leg, io.extent, since);
         }
     }
@@ -129,7 +129,7 @@ impl<B: Buffers> Engine<B> {
         self.marks.add(Mark::CompareGivenUp);
         self.ios.abandon(slot);
         self.end_compare(slot, &io);
-        Self::at(reference).release(&mut self.buffers);
+        Source::Buffer(reference).release(&mut self.buffers);
         self.owe_again(usize::from(io.leg), io.extent, since, false);
     }
 }

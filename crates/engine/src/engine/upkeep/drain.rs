@@ -413,7 +413,7 @@ impl<B: Buffers> Engine<B> {
         }
         self.regions.adjust_lacks(record, leg, 1 - taken);
         self.count_drain(leg, since, sectors);
-        let source = Self::at(BufferAt { buffer, offset: 0 });
+        let source = Source::Buffer(BufferAt { buffer, offset: 0 });
         self.start_write(leg, run, source, Key::NONE, false, since, true, false);
         true
     }
@@ -494,7 +494,7 @@ impl<B: Buffers> Engine<B> {
             tries: debt.tries,
             compare: debt.compare,
         };
-        let data = Self::at(BufferAt { buffer, offset: 0 });
+        let data = Source::Buffer(BufferAt { buffer, offset: 0 });
         let io = Io::new(from as u8, purpose, debt.extent, data);
         let read = self.start_io(io, LegOperation::Read);
         if !planted::is(Planted::DrainOverDirectWrite) {
@@ -673,7 +673,7 @@ impl<B: Buffers> Engine<B> {
         }
         self.regions.note_complete(record, index);
         self.end_rebuilding(leg, record);
-        if !self.regions.is_touched(region) && !self.entry(region).is_whole(index) {
+        if !self.regions.is_touched(region) && !self.regions.entry(region).is_whole(index) {
             self.regions.heal(index, region);
         }
         if self.regions.has_waiters(record) {

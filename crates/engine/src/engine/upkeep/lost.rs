@@ -36,21 +36,11 @@ impl<B: Buffers> Engine<B> {
         self.lost.names_all(metadata.durable(metadata.lost_list(), leg))
     }
 
-    /// Returns true if anything of an extent is recorded as lost.
-    pub(in crate::engine) fn touches_lost(&self, extent: Extent) -> bool {
-        self.lost.first(extent).is_some()
-    }
-
-    /// Returns true if the list has room for what is left when an extent has been rewritten.
-    pub(in crate::engine) fn fits_in_lost_list(&self, extent: Extent) -> bool {
-        self.lost.has_room_without(extent)
-    }
-
     /// Takes what an operation has rewritten off the list: it is no longer lost if the operation is
     /// acknowledged.
     pub(in crate::engine) fn rewrite_lost(&mut self, operation: u32) {
         let extent = self.operations[operation].extent;
-        if !self.touches_lost(extent) {
+        if !self.lost.touches(extent) {
             return;
         }
         self.marks.add(Mark::LostRewritten);

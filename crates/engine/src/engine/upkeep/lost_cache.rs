@@ -48,7 +48,8 @@ impl<B: Buffers> Engine<B> {
             at = self.regions.newer(record);
             let region = self.regions.region_of(record);
             // Untouched regions it is not recorded whole for: see below.
-            let follows = !self.regions.is_touched(region) && !self.entry(region).is_whole(index);
+            let follows =
+                !self.regions.is_touched(region) && !self.regions.entry(region).is_whole(index);
             if self.regions.last_done(record, leg) <= flushed || follows {
                 continue;
             }
@@ -66,7 +67,7 @@ impl<B: Buffers> Engine<B> {
                     self.owe_region(leg, region);
                     self.forget_done(leg, record);
                     // If that leg is gone for good all of it is lost, which is said then.
-                    let is_there = !self.is_removed(decides.index());
+                    let is_there = !self.legs[decides.index()].watch.is_removed();
                     is_there && self.restore_what_is_left(decides, record)
                 });
                 if lost {
@@ -96,7 +97,7 @@ impl<B: Buffers> Engine<B> {
         }
         // Untouched regions it is not recorded whole for may have been in its cache alone.
         for region in 0..self.regions.count() {
-            let is_whole = self.entry(region).is_whole(index);
+            let is_whole = self.regions.entry(region).is_whole(index);
             if !is_whole && !self.regions.is_touched(region) && self.legs[leg].is_member() {
                 self.owe_region(leg, region);
             }
@@ -113,7 +114,7 @@ impl<B: Buffers> Engine<B> {
     /// were answered for is durable there, whatever else it has lost; on the leg that lost its
     /// cache it need not be, which may not even have had the region before its last flush.
     fn decides_beside(&self, leg: usize, region: u32) -> Option<LegIndex> {
-        let authority = self.entry(region).authority();
+        let authority = self.regions.entry(region).authority();
         (self.regions.is_touched(region) && authority.index() != leg).then_some(authority)
     }
 
@@ -121,7 +122,7 @@ impl<B: Buffers> Engine<B> {
     /// owes it, too, the authority may have to get it from the leg, which did not have it when the
     /// cache was lost and may not have it durably: the leg is trusted no more.
     pub(in crate::engine) fn note_given(&mut self, record: u32, leg: usize, extent: Extent) {
-        let authority = self.entry(self.regions.region_of(record)).authority().index();
+        let authority = self.regions.entry(self.regions.region_of(record)).authority().index();
         let suspect = self.regions.is_suspect(record);
         if !suspect || authority == leg || planted::is(Planted::GivenSinceTrusted) {
             return;
@@ -210,12 +211,12 @@ impl<B: Buffers> Engine<B> {
     /// one; but whoever needs the data comes by here.
     pub(in crate::engine) fn authority_stands(&mut self, extent: Extent) -> bool {
         let region = self.regions.of_sector(extent.start);
-        let authority = self.entry(region).authority().index();
+        let authority = self.regions.entry(region).authority().index();
         // What is recorded as lost, or went with the device, answers EIO instead.
         self.regions.is_touched(region)
             && !planted::is(Planted::AuthorityDoubted)
-            && !self.touches_lost(extent)
-            && !self.is_removed(authority)
+            && !self.lost.touches(extent)
+            && !self.legs[authority].watch.is_removed()
             && self.stands_as_found(authority, extent)
     }
 
@@ -277,7 +278,7 @@ impl<B: Buffers> Engine<B> {
     fn give_up_uncounted(&mut self, leg: usize, region: u32) {
         for other in self.legs.slots() {
             let state = &self.legs[other];
-            let uncounted = if self.is_removed(other) {
+            let uncounted = if self.legs[other].watch.is_removed() {
                 !planted::is(Planted::RemovedStillFresh)
             } else {
                 self.leaves_silently(other) && !planted::is(Planted::LeavingStillFresh)
@@ -294,7 +295,7 @@ impl<B: Buffers> Engine<B> {
         let mut end = extent.end;
         for other in self.legs.slots().filter(|&o| o != leg && self.legs[o].is_member()) {
             let state = &self.legs[other];
-            if self.is_removed(other)
+            if self.legs[other].watch.is_removed()
                 || self.regions.is_stale(state.index, self.regions.of_sector(extent.start))
             {
                 continue;
@@ -384,7 +385,7 @@ impl<B: Buffers> Engine<B> {
     /// touched, wherever the leg is recorded whole: recovery counts on it, too.
     fn has_nothing_new(&self, record: u32, leg: usize) -> bool {
         let region = self.regions.region_of(record);
-        let is_whole = self.entry(region).is_whole(LegIndex(leg as u8));
+        let is_whole = self.regions.entry(region).is_whole(LegIndex(leg as u8));
         let is_settled = is_whole && !self.regions.is_touched(region);
         (is_settled || self.regions.is_only_repaired(record, leg))
             && !planted::is(Planted::RepairsLost)

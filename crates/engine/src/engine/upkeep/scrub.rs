@@ -151,7 +151,7 @@ impl<B: Buffers> Engine<B> {
             .filter(|&leg| self.legs[leg].is_member() && self.legs[leg].answers())
             .filter(fresh)
             .collect();
-        let lost = self.touches_lost(piece);
+        let lost = self.lost.touches(piece);
         let Some(scrub) = &mut self.scrubbing.running else { return };
         scrub.piece = piece;
         scrub.next = piece.end;

@@ -98,7 +98,7 @@ impl<B: Buffers> Engine<B> {
         let buffer = self.buffers.allocate(lot.extent.sectors() as u32)?;
         self.legs[leg].draining.go_on_from(lot.extent.end);
         let purpose = Purpose::Sieve { target: leg as u8, started: self.clock.now() };
-        let data = Self::at(BufferAt { buffer, offset: 0 });
+        let data = Source::Buffer(BufferAt { buffer, offset: 0 });
         let io = Io::new(from as u8, purpose, lot.extent, data);
         let read = self.start_io(io, LegOperation::Read);
         self.legs[leg].load.hold(lot.extent, read);

@@ -71,7 +71,7 @@ impl<B: Buffers> Engine<B> {
         let fresh = |other: usize| {
             other != leg
                 && self.legs[other].is_member()
-                && !self.is_removed(other)
+                && !self.legs[other].watch.is_removed()
                 && self.fresh_prefix(other, extent) >= extent.sectors()
         };
         (0..LEGS_MAX).filter(|&other| fresh(other)).fold(0, |mask, other| mask | 1 << other)

@@ -80,6 +80,11 @@ impl Watch {
         self.health
     }
 
+    /// Returns true if its slot holds no device, or the device has been removed.
+    pub(in crate::engine) fn is_removed(&self) -> bool {
+        matches!(self.health, Health::Absent | Health::Gone { removed: true, .. })
+    }
+
     /// Returns true if it is on probation after a freeze.
     pub(in crate::engine) fn is_on_probation(&self, now: Instant) -> bool {
         now < self.probation_until
