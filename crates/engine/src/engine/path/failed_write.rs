@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::engine::state::debt::{Debt, Since, Source};
 use crate::engine::state::slab::Key;
-use crate::engine::upkeep::lost_cache::Elsewhere;
+use crate::engine::upkeep::elsewhere::Elsewhere;
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, RequestError};
 use crate::marks::Mark;
