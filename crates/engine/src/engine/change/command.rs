@@ -14,7 +14,7 @@ impl<B: Buffers> Engine<B> {
             _ if self.life.is_closed() => Err(CommandError::Closing),
             Command::Close { drain_until } => self.begin_close(token, drain_until),
             _ if self.life.is_closing() => Err(CommandError::Closing),
-            _ if self.life.keep_early(token, &command) => Ok(()),
+            _ if self.life.keep_early(token, command) => Ok(()),
             Command::Detach { leg } => self.begin_detach(token, leg),
             Command::Join { leg, id, traits } => self.begin_join(token, leg, id, traits),
             Command::Remove { leg } => self.begin_remove(token, leg),

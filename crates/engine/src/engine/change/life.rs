@@ -80,10 +80,10 @@ impl Life {
     }
 
     /// Keeps a command that comes before the volume is open. Returns false if it is, or if there is no room.
-    pub(super) fn keep_early(&mut self, token: u64, command: &Command) -> bool {
+    pub(super) fn keep_early(&mut self, token: u64, command: Command) -> bool {
         let keeps = self.is_opening() && self.early.len() < EARLY_COMMANDS;
         if keeps {
-            self.early.push((token, command.clone()));
+            self.early.push((token, command));
         }
         keeps
     }

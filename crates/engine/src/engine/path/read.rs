@@ -41,7 +41,7 @@ pub(in crate::engine) struct Hedging {
 impl Hedging {
     /// Returns true if no more hedges are to be sent but for what is late: so many of a thousand reads.
     fn is_spent(&self, permille: u32) -> bool {
-        self.sent >= self.routed * u64::from(permille) / 1000 + 1
+        self.sent > self.routed * u64::from(permille) / 1000
     }
 
     /// Returns how many hedges were sent.
