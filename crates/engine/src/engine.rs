@@ -1,13 +1,13 @@
 //! The engine: one state machine for writes, reads, flushes, freezes, drains and recovery.
 //!
-//! [`Engine`] is driven by six inputs ([`Engine::submit`], [`Engine::complete`],
-//! [`Engine::leg_event`], [`Engine::command`], [`Engine::tick`], and opening) and drained by
-//! [`Engine::next_action`] after each. Where to look: `write` who acknowledges when, `regions`
-//! dirty regions and who decides them, `intent` what that asks of the others, `read` which leg
-//! answers, `flush` durability, `drain` how debts are paid, `freeze` who counts as frozen,
-//! `exposure` when writers wait, `late` single late requests, `window` how much a leg is given at once,
-//! `clean` how regions become clean and legs whole, `leg_set` out and in, `life` and `closing` open and close,
-//! `halt` when to stop instead, `scrub` comparing, `invariants` what must hold after every step.
+//! [`Engine`] is driven by six inputs ([`Engine::submit`], [`Engine::complete`], [`Engine::leg_event`],
+//! [`Engine::command`], [`Engine::tick`], and opening) and drained by [`Engine::next_action`] after
+//! each. Where to look: `write` who acknowledges when, `regions` dirty regions and who decides them,
+//! `intent` what that asks of the others, `read` which leg answers, `flush` durability, `drain` how
+//! debts are paid, `freeze` who counts as frozen, `exposure` when writers wait, `late` single late
+//! requests, `window` how much a leg is given at once, `clean` how regions become clean and legs whole,
+//! `leg_set` out and in, `life` and `closing` open and close, `halt` when to stop instead, `scrub`
+//! comparing, `invariants` what must hold after every step.
 
 mod census;
 mod change;
@@ -59,7 +59,7 @@ use upkeep::scrub::Scrubbing;
 
 pub use state::regions::metadata::ObjectState;
 
-/// How often slow matters (cleaning, limits, lazy metadata, retries) are looked at.
+/// The interval of slow matters: cleaning, limits, lazy metadata, retries.
 const TICK: u64 = 100 * MILLISECOND;
 
 /// The same while closing or detaching.
@@ -178,7 +178,7 @@ impl<B: Buffers> Engine<B> {
         engine
     }
 
-    /// How often the rare paths were taken since open, recovery's included.
+    /// Returns how often the rare paths were taken since open, recovery's included.
     pub fn marks(&self) -> &Marks {
         &self.marks
     }
@@ -193,7 +193,7 @@ impl<B: Buffers> Engine<B> {
         &mut self.buffers
     }
 
-    /// Whether [`Engine::submit`] may be called.
+    /// Returns true if [`Engine::submit`] may be called.
     pub fn has_room(&self) -> bool {
         self.requests.has_room()
     }
@@ -260,7 +260,7 @@ impl<B: Buffers> Engine<B> {
         self.settle();
     }
 
-    /// When [`Engine::tick`] is due; [`Instant::NEVER`] when nothing is.
+    /// Returns when [`Engine::tick`] is due; [`Instant::NEVER`] when nothing is.
     pub fn deadline(&self) -> Instant {
         if self.is_halted() {
             return Instant::NEVER;

@@ -1,4 +1,4 @@
-//! What must hold after every step. The cheap part runs always, in the server too; the full
+//! Invariants: what must hold after every step. The cheap part runs always, in the server too; the full
 //! part in tests and the simulator.
 
 use super::Engine;

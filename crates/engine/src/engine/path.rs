@@ -1,4 +1,4 @@
-//! What a request passes on its way: in, to the legs, and back to its reply.
+//! The path of a request: in, to the legs, and back to its reply.
 
 pub(super) mod abandon;
 pub(super) mod acknowledge;

@@ -1,4 +1,4 @@
-//! What the volume tells of itself.
+//! The status: what the volume tells of itself.
 
 use super::Engine;
 use crate::engine::state::leg::{Class, Health};
@@ -15,7 +15,7 @@ const USUAL_SECTORS: u64 = 8;
 /// Sectors in a request that counts among the large ones: 1 MiB.
 const LARGE_SECTORS: u64 = 2048;
 
-/// What happened since open, apart from what each leg counts.
+/// Counts since open, apart from those of each leg.
 #[derive(Default)]
 pub(super) struct Counters {
     reads: u64,

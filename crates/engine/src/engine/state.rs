@@ -1,4 +1,4 @@
-//! What the engine knows: rooms whose fields are private to their modules.
+//! The state of the engine: rooms whose fields are private to their modules.
 //!
 //! Nothing here decides what happens next, nor calls a method of [`Engine`](super::Engine).
 

@@ -1,4 +1,4 @@
-//! What nobody waits for: paying debts, settling regions, comparing, and mending what was lost.
+//! The work that nobody waits for: paying debts, settling regions, comparing, and mending what was lost.
 
 pub(super) mod choose;
 pub(super) mod clean;

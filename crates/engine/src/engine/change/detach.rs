@@ -15,7 +15,7 @@ use hemi_units::SECOND;
 /// silent for so long is let go though it is not whole.
 const DETACH_PATIENCE: u64 = 2 * SECOND;
 
-/// A detach under way: the leg is made whole, then let go.
+/// A detach in progress: the leg is made whole, then let go.
 #[derive(Clone, Copy, Debug)]
 struct Detach {
     leg: LegIndex,
@@ -27,7 +27,7 @@ struct Detach {
     changing: bool,
 }
 
-/// The detach under way, if there is one.
+/// The detach in progress, if there is one.
 #[derive(Default)]
 pub(in crate::engine) struct Detaching(Option<Detach>);
 
@@ -186,7 +186,7 @@ impl<B: Buffers> Engine<B> {
         failed && !planted::is(Planted::DetachFlushedOnce)
     }
 
-    /// Whether a leg that is being detached is silent and not yet given up: it is still to be
+    /// Returns true if a leg that is being detached is silent and not yet given up: it is still to be
     /// made whole.
     fn is_briefly_silent(&self, leg: usize) -> bool {
         match self.legs[leg].watch.health() {
@@ -197,7 +197,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Whether every other leg that is in has been silent for longer than a detach waits.
+    /// Returns true if every other leg that is in has been silent for longer than a detach waits.
     pub(super) fn others_are_silent(&self, leg: usize) -> bool {
         self.legs.that_are_in().filter(|other| other.index.index() != leg).all(|other| match other
             .watch

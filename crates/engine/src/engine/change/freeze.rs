@@ -1,4 +1,4 @@
-//! Who counts as frozen, and what follows.
+//! Freezing: legs that count as frozen, and the consequences.
 //!
 //! An I/O is frozen when it outlives the leg's wait limit: a multiple of the leg's own high
 //! quantile for that kind of I/O, within a floor and a ceiling, counted from submission. A
@@ -16,20 +16,20 @@ use hemi_units::{Instant, MILLISECOND};
 
 /// A tick later than this after its deadline was held up by ourselves.
 const LATE_LOOP: u64 = 5 * MILLISECOND;
-/// How long a late loop waits for completions before it looks again.
+/// The time a late loop waits for completions before it looks again.
 const LATE_GRACE: u64 = MILLISECOND;
 /// Freezes in a row after which a leg is worth no less as an alternative to another one.
 const STRIKES_MAX: u32 = 10;
 /// A leg is waited for at most this many times as long as the last freeze of another.
 const LATE_TIMES: u64 = 4;
 
-/// How long a leg is waited for while the others are no better.
+/// The time that a leg is given while the others are no better.
 struct Patience {
-    /// So many times its wait limit …
+    /// A multiple of its wait limit …
     times: u64,
     /// … but, beyond the limit itself, no longer than this, nanoseconds.
     longest: u64,
-    /// When to look at that again.
+    /// The time to look at that again.
     review: Instant,
 }
 
@@ -124,9 +124,9 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// How long a leg is waited for. Longer than its wait limit only while every other leg is on
+    /// Returns how long a leg is waited for. Longer than its wait limit only while every other leg is on
     /// probation and keeps coming too late itself: legs that all take longer than their limits
-    /// would else be left for each other for ever, and nothing asked of them would ever end. Not
+    /// would else be left for each other forever, and nothing asked of them would ever end. Not
     /// much longer than one of the others takes when it is late: there it would be done by then.
     fn patience(&self, leg: usize) -> Patience {
         let others = || self.legs.that_are_in().filter(|o| o.index.index() != leg && o.answers());

@@ -1,5 +1,5 @@
-//! What has to be seen to before a leg can be marked out: that no region depends on it, and
-//! that whatever says so is durable before the superblock that excludes it.
+//! Leaving: before a leg is marked out no region may depend on it, and whatever says so is durable
+//! before the superblock that excludes it.
 
 use alloc::vec::Vec;
 
@@ -63,7 +63,7 @@ impl<B: Buffers> Engine<B> {
         false
     }
 
-    /// Whether an authority that lost its cache waits for what this leg has: as below.
+    /// Returns true if an authority that lost its cache waits for what this leg has: as below.
     fn authorities_depend_on(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
         let mut depends = false;
@@ -111,7 +111,7 @@ impl<B: Buffers> Engine<B> {
         records.any(depends)
     }
 
-    /// Whether an untouched region is whole on this leg alone: it cannot be marked out, unless it
+    /// Returns true if an untouched region is whole on this leg alone: it cannot be marked out, unless it
     /// is gone for good; what it alone held is then lost.
     fn untouched_regions_depend_on(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
@@ -140,7 +140,7 @@ impl<B: Buffers> Engine<B> {
         depends
     }
 
-    /// Whether another leg is recorded whole for an untouched region, and lacks nothing of it. One
+    /// Returns true if another leg is recorded whole for an untouched region, and lacks nothing of it. One
     /// whose medium could not read all of it is recorded whole, too, and owes that.
     pub(in crate::engine) fn is_whole_beside(&self, leg: LegIndex, region: u32) -> bool {
         let entry = self.regions.entry(region);
@@ -269,8 +269,8 @@ impl<B: Buffers> Engine<B> {
                 .any(|(_, debt)| debt.is_rebuild() && self.is_nowhere(leg, &debt))
     }
 
-    /// A leg that owed a whole region, be it that this has been taken up as a debt, does so no
-    /// more without having drained it: it gets the writes under way that were not sent to it.
+    /// A leg that owed a whole region, even if this has been taken up as a debt, does so no
+    /// more without having drained it: it gets the writes in flight that were not sent to it.
     pub(in crate::engine) fn owe_unsent(&mut self, leg: usize, record: u32) {
         let index = LegIndex(leg as u8);
         let region = self.regions.region_of(record);
@@ -281,7 +281,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// The writes under way in a region that were not sent to a leg.
+    /// Returns the writes in flight in a region that were not sent to a leg.
     pub(in crate::engine) fn unsent(&self, leg: usize, region: u32) -> impl Iterator<Item = u32> {
         let operations = self.operations.slots();
         operations.filter(move |&operation| self.is_unsent(operation, leg, region))
@@ -306,7 +306,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Whether all of that is durable on one of the legs that stay. Asks for what is not.
+    /// Returns true if all of that is durable on one of the legs that stay. Asks for what is not.
     pub(super) fn what_goes_before_is_durable(&mut self, leaving: LegIndex) -> bool {
         let mut wanted = core::mem::take(&mut self.prerequisites.objects);
         wanted.retain(|&(object, sequence)| {

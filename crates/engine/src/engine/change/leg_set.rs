@@ -1,4 +1,4 @@
-//! Which legs take part: out, in, join and remove.
+//! The legs that take part: how they go out and come in.
 //!
 //! Every such change is one new superblock, durable on all legs that are in **before** it
 //! takes effect. Marking a leg out begins a new generation, so that two legs that each went
@@ -41,7 +41,7 @@ impl ChangeKind {
     }
 }
 
-/// Changes of the leg set under way, in order; one superblock carries them all.
+/// Changes of the leg set in progress, in order; one superblock carries them all.
 pub(in crate::engine) struct Changes {
     changes: Vec<Change>,
 }
@@ -72,7 +72,7 @@ impl Changes {
         (!self.is_going_out(coming)).then_some(coming)
     }
 
-    /// Returns true if a leg is being taken in, be it that it is going out again.
+    /// Returns true if a leg is being taken in, even if it is going out again.
     pub(super) fn comes_in(&self, leg: LegIndex) -> bool {
         self.changes.iter().any(|change| change.kind == ChangeKind::In && change.leg == leg)
     }
@@ -135,7 +135,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Marks out what has been dead for too long, brings in what has drained. A leg that is silent
-    /// from the start would keep the volume from being open for ever.
+    /// from the start would keep the volume from opening forever.
     pub(in crate::engine) fn consider_out(&mut self) {
         let opening = self.life.is_opening() && !planted::is(Planted::OpeningWaits);
         if !opening && !self.life.is_serving() {
@@ -160,8 +160,8 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// A change is under way. If it waits for a leg that has been dead for too long, that one
-    /// is marked out along with it; if it waits for what nobody who stays can record, it is
+    /// Looks after a change that is in progress. If it waits for a leg that has been dead for too long,
+    /// that one is marked out along with it; if it waits for what nobody who stays can record, it is
     /// taken back.
     fn consider_out_meanwhile(&mut self) {
         if let Some(change) = self.changes.to_make() {
@@ -210,7 +210,7 @@ impl<B: Buffers> Engine<B> {
         self.pump_backlog();
     }
 
-    /// Whether, and why, a leg that is in has to be marked out.
+    /// Returns the reason to mark out a leg that is in, if there is one.
     fn is_dead(&self, leg: usize) -> Option<OutReason> {
         if !self.legs_that_stay(LegIndex(leg as u8)).any(Leg::answers) {
             return None;
@@ -236,7 +236,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns true if writes or flushes have kept failing on a leg, be it that others succeed, and
+    /// Returns true if writes or flushes have kept failing on a leg, even if others succeed, and
     /// it lacks something for as long.
     fn fails_for_good(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
@@ -248,7 +248,7 @@ impl<B: Buffers> Engine<B> {
                 || state.failing.lacks_superblock(self.clock.now()))
     }
 
-    /// Whether a leg that is out holds everything, durably, its metadata included.
+    /// Returns true if a leg that is out holds everything, durably, its metadata included.
     fn has_drained(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
         let index = state.index;

@@ -13,7 +13,7 @@ use hemi_units::{Extent, Instant};
 /// Commands kept until the volume is durably open.
 const EARLY_COMMANDS: usize = 16;
 
-/// Where the volume stands between open and closed.
+/// The phases between open and closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// "Open" is being made durable; requests wait.
@@ -21,7 +21,7 @@ enum Phase {
     Serving,
     Closing(Closing),
     Closed,
-    /// This leg is gone for good, and alone decides what others may have, in so many regions.
+    /// This leg is gone for good, and alone decides what others may have, in this many regions.
     Halted {
         leg: LegIndex,
         regions: u32,
@@ -79,7 +79,8 @@ impl Life {
         self.phase = Phase::Halted { leg, regions };
     }
 
-    /// Keeps a command that comes before the volume is open. Returns false if it is, or if there is no room.
+    /// Keeps a command that comes before the volume is open. Returns false if it is, or if there is no
+    /// room.
     pub(super) fn keep_early(&mut self, token: u64, command: Command) -> bool {
         let keeps = self.is_opening() && self.early.len() < EARLY_COMMANDS;
         if keeps {
@@ -98,7 +99,7 @@ impl Life {
         core::mem::take(&mut self.early)
     }
 
-    /// Returns the close that is under way.
+    /// Returns the close that is in progress.
     pub(super) fn closing(&self) -> Option<Closing> {
         match self.phase {
             Phase::Closing(closing) => Some(closing),
@@ -140,7 +141,7 @@ impl<B: Buffers> Engine<B> {
         self.volume.generations()
     }
 
-    /// Whether requests and commands are taken up: the volume is durably open and not closing.
+    /// Returns true if requests and commands are taken up: the volume is durably open and not closing.
     pub fn is_serving(&self) -> bool {
         self.life.is_serving()
     }

@@ -32,7 +32,7 @@ impl<B: Buffers> Engine<B> {
             state.thaw(since, self.clock.now());
             state.stamps.end_session();
             if planted::is(Planted::RewriteWithoutFence) {
-                // Not what is sent meanwhile: ending that, too, can go on for ever.
+                // Not what is sent meanwhile: ending that, too, can go on forever.
                 let last = self.ios.newest(leg.index());
                 let mut next = self.ios.oldest(leg.index());
                 while let Some(at) = next {

@@ -132,7 +132,7 @@ impl<B: Buffers> Engine<B> {
         self.volume.begin_generation(metadata.newest(object), held, self.clock.now());
     }
 
-    /// Whether a superblock is durable on every leg that is in by it.
+    /// Returns true if a superblock is durable on every leg that is in by it.
     pub(super) fn superblock_is_durable(&self, sequence: u64) -> bool {
         self.volume.legs_in().all(|leg| self.has_superblock(leg, sequence))
     }
@@ -141,7 +141,7 @@ impl<B: Buffers> Engine<B> {
         self.regions.metadata().durable(self.regions.metadata().superblock(), leg) >= sequence
     }
 
-    /// Whether a leg may be sent the superblock as it is now. One that is out by it comes after
+    /// Returns true if a leg may be sent the superblock as it is now. One that is out by it comes after
     /// all that are in: without it they open as they were before, and in a generation of their
     /// own, so that what it alone has heard of another generation would make it a fork. So does
     /// one that is being taken in: that it is in is nothing it may know alone.

@@ -1,5 +1,5 @@
-//! When a write is acknowledged: at the first completion that recovery would honour, as far as the
-//! policy allows; and what is done where that does not come by itself.
+//! Acknowledging writes: at the first completion that recovery would honour, as far as the policy
+//! allows. Where none comes by itself, a move of authority is asked for.
 
 use alloc::vec::Vec;
 
@@ -131,14 +131,14 @@ impl<B: Buffers> Engine<B> {
         by_ledger || self.authority_is_durable(record)
     }
 
-    /// Whether the lost list no longer names what this write has rewritten.
+    /// Returns true if the lost list no longer names what this write has rewritten.
     fn lost_list_follows(&mut self, operation: u32) -> bool {
         let state = self.operations[operation];
         if !state.rewrites_lost {
             if !self.lost.touches(state.extent) {
                 return true;
             }
-            // Lost while the write was under way: what it wrote may be in a cache only.
+            // Lost while the write was in flight: what it wrote may be in a cache only.
             let authority = self.regions.entry(state.region).authority();
             let record = self.record_of(operation);
             let stamp = self.regions.last_done(record, authority.index());
@@ -161,7 +161,7 @@ impl<B: Buffers> Engine<B> {
         false
     }
 
-    /// Whether the volume's policy lets a safe write be acknowledged now.
+    /// Returns true if the volume's policy lets a safe write be acknowledged now.
     fn policy_allows(&mut self, operation: u32) -> bool {
         let state = self.operations[operation];
         // A leg it was not sent to owes the whole region, and is not waited for; one that
@@ -187,7 +187,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// When the paper's rule gives up on the legs that are still missing.
+    /// Returns when the paper's rule gives up on the legs that are still missing.
     fn paper_deadline(&self, operation: u32) -> Option<Instant> {
         let state = &self.operations[operation];
         let first = state.first_done?;

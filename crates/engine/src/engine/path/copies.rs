@@ -1,7 +1,7 @@
 //! Copies in memory of what legs owe, and when they are given up.
 //!
 //! A debt keeps the client's buffer, so that paying it takes no read. Copies share their memory with
-//! requests under way, and a leg that is silent pays nothing: what it owes would come to hold all of
+//! requests in flight, and a leg that is silent pays nothing: what it owes would come to hold all of
 //! it, and the reads that drain the other legs would find none. So past the budget a debt keeps no
 //! copy, and where memory runs short all the same, copies of what another leg has go: those of legs that
 //! are silent, or that are written nothing because all that they are paid first has to be read.

@@ -123,7 +123,7 @@ impl<B: Buffers> Engine<B> {
         self.exposure_among(0, None)
     }
 
-    /// The most that [`Engine::exposure`] can come to be by acknowledging so many bytes more,
+    /// Returns the most that [`Engine::exposure`] can become when `bytes` more are acknowledged,
     /// before a leg that is being taken in has been, and after.
     fn exposure_if(&self, bytes: u64) -> u64 {
         let now = self.exposure_among(bytes, None);
@@ -132,13 +132,13 @@ impl<B: Buffers> Engine<B> {
         coming.map_or(now, |leg| now.max(self.exposure_among(bytes, Some(leg))))
     }
 
-    /// Whether a leg can be taken in without passing the bound with what has been let in.
+    /// Returns true if a leg can be taken in without passing the bound with what has been let in.
     pub(in crate::engine) fn exposure_fits_with(&self, leg: LegIndex) -> bool {
         let bytes = self.unacknowledged_bytes();
         !self.throttles() || self.exposure_among(bytes, Some(leg)) <= self.settings.exposure_bytes
     }
 
-    /// Exposure among the legs that are in, and one more, if so many bytes more were
+    /// Returns the exposure among the legs that are in, and one more, if `bytes` more were
     /// acknowledged. What one leg alone has of them raises either of the two smallest debts by
     /// its size, and the sum of all by so much for each of the other legs.
     fn exposure_among(&self, bytes: u64, more: Option<LegIndex>) -> u64 {
@@ -155,7 +155,7 @@ impl<B: Buffers> Engine<B> {
             keep_least(&mut least, lacked);
         }
         if count < 2 {
-            // What is under way counts once a second leg is being taken in.
+            // What is in flight counts once a second leg is being taken in.
             return bytes;
         }
         (least[0] + least[1] + 2 * bytes).min(sum / (count - 1) + bytes)
@@ -183,7 +183,7 @@ impl<B: Buffers> Engine<B> {
         self.throttle.peak = self.throttle.peak.max(exposure);
     }
 
-    /// How full the bound is, by bytes or by the time the debts will take to pay.
+    /// Returns how full the bound is, by bytes or by the time the debts will take to pay.
     pub(in crate::engine) fn pressure_permille(&self) -> u64 {
         let exposure = self.exposure();
         if exposure == 0 {
@@ -218,7 +218,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Exposure if all that is under way were acknowledged and so many more sectors were in
+    /// Returns the exposure if all that is in flight were acknowledged and `sectors` more were in
     /// flight.
     pub(in crate::engine) fn exposure_with(&self, sectors: u64) -> u64 {
         self.exposure_if(self.unacknowledged_bytes() + sectors * SECTOR_BYTES)
@@ -246,8 +246,8 @@ impl<B: Buffers> Engine<B> {
         let exposure = self.exposure();
         let bytes = self.next_part(slot).bytes();
         let bound = self.effective_bound();
-        // Everything under way may be acknowledged at the moment a leg freezes, or, while the
-        // volume is degraded, when its second leg is in again. With nothing under way and
+        // Everything in flight may be acknowledged at the moment a leg freezes, or, while the
+        // volume is degraded, when its second leg is in again. With nothing in flight and
         // nothing exposed there is room for any write: see `write_sectors_max`.
         let under_way = self.unacknowledged_bytes();
         if self.exposure_if(under_way + bytes) > self.settings.exposure_bytes {
@@ -259,7 +259,7 @@ impl<B: Buffers> Engine<B> {
         if exposure + under_way == 0 {
             return true;
         }
-        // What is under way will have to be paid as well.
+        // What is in flight will have to be paid as well.
         let unpaced = planted::is(Planted::BurstUnpaced);
         let to_pay = if bound < self.settings.exposure_bytes && !unpaced {
             self.exposure_if(under_way + bytes)
@@ -353,7 +353,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// When a writer held back by pacing may go.
+    /// Returns when a writer held back by pacing may go.
     pub(in crate::engine) fn throttle_deadline(&self) -> Instant {
         if self.throttle.waiting.is_empty() {
             Instant::NEVER

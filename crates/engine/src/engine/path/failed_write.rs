@@ -11,7 +11,7 @@ use crate::planted::{self, Planted};
 use hemi_units::Extent;
 
 impl<B: Buffers> Engine<B> {
-    /// Whose content stands where a write failed: the authority's, unless it lost its cache
+    /// Returns the leg whose content stands where a write failed: the authority's, unless it lost its cache
     /// and another has what was acknowledged beneath.
     fn keeper_of(&self, operation: u32, authority: LegIndex, beneath: u8) -> LegIndex {
         let state = self.operations[operation];

@@ -29,7 +29,7 @@ const CONNECTIONS: usize = 1024;
 #[derive(Clone, Copy)]
 struct Waiting {
     slot: u32,
-    /// Which stamp each leg must have flushed.
+    /// The stamp that each leg must have flushed.
     targets: [u64; LEGS_MAX],
     /// Legs still waited for.
     needed: u8,
@@ -88,7 +88,7 @@ impl Failures {
         self.losses += 1;
     }
 
-    /// Whether this connection has a loss to be told of; it has been told then.
+    /// Returns true if this connection has a loss to be told of; it has been told then.
     fn take(&mut self, connection: u32) -> bool {
         let told = &mut self.told[connection as usize % CONNECTIONS];
         let owed = *told < self.losses;
@@ -103,12 +103,12 @@ impl<B: Buffers> Engine<B> {
         self.flushing.failures.take(connection);
     }
 
-    /// Whether flushes have to reach more than one leg.
+    /// Returns true if flushes have to reach more than one leg.
     pub(super) fn flush_is_strict(&self) -> bool {
         self.flush_legs_wanted() > 1
     }
 
-    /// How many legs must have flushed; more than are in means all that are.
+    /// Returns how many legs must have flushed; more than are in means all that are.
     fn flush_legs_wanted(&self) -> usize {
         let all = self.legs.that_are_in().count();
         match (self.settings.policy, self.settings.flush_copies) {
@@ -346,7 +346,7 @@ impl<B: Buffers> Engine<B> {
         false
     }
 
-    /// What a leg had may be gone with its cache, or with the leg itself: flushes of several
+    /// Forgets what a leg had: it may be gone with its cache, or with the leg itself: flushes of several
     /// copies look again at what it has. A flush of it that covers what it had at first may end
     /// before it has that back.
     pub(in crate::engine) fn forget_copies(&mut self, leg: LegIndex) {

@@ -50,7 +50,7 @@ impl<B: Buffers> Engine<B> {
         self.regions.activate(region, self.legs.in_use(), self.clock.now())
     }
 
-    /// Returns true if writes may be sent to `record`'s region; if not, what is needed is under way.
+    /// Returns true if writes may be sent to `record`'s region; if not, what is needed is in flight.
     pub(super) fn intent_is_durable(&mut self, record: u32) -> bool {
         let region = self.regions.region_of(record);
         if self.regions.is_touched(region) {

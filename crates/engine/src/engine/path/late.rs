@@ -21,15 +21,15 @@ use crate::planted::{self, Planted};
 use crate::settings::Policy;
 use hemi_units::Instant;
 
-/// A write that takes so many times as long as the leg usually takes is no part of its pace.
+/// A write that takes this many times as long as the leg usually takes is no part of its pace.
 const LOST_TIMES: u64 = 8;
 
-/// A read that went to a leg again which had been late with it is waited for so many times as long.
+/// A read that went to a leg again which had been late with it is waited for this many times as long.
 const AGAIN_TIMES: u64 = 8;
 
-/// A read that its legs are late with is asked for so many times more at most …
+/// A read that its legs are late with is asked for at most this many times more …
 const ASKED_MORE: u32 = 4;
-/// … each time so many times as late as the last.
+/// … each time this many times as late as the last.
 const ASKED_LATER: u32 = 4;
 
 impl<B: Buffers> Engine<B> {
@@ -222,7 +222,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns true if a leg's flush is under way and late.
+    /// Returns true if a leg's flush is in flight and late.
     pub(super) fn flush_is_late(&self, leg: usize) -> bool {
         self.legs[leg].stamps.is_late() && !planted::is(Planted::LateFlushAwaited)
     }

@@ -46,7 +46,7 @@ impl<B: Buffers> Engine<B> {
         self.operations.owe(operation, LegIndex(leg as u8));
     }
 
-    /// Whether a region's data hangs on this leg: it is the authority; or the authority lost its
+    /// Returns true if a region's data hangs on this leg: it is the authority; or the authority lost its
     /// cache and is being given back what others have; or the authority's session has dropped with
     /// something there un-flushed. What it has lost is known only when it is back, and until then
     /// what others are fresh for may be all there is of it.
@@ -117,7 +117,7 @@ impl<B: Buffers> Engine<B> {
         self.regions.set_stale(index, region);
     }
 
-    /// From now on a leg gets an acknowledged write that it has lacked since then, and so many
+    /// From now on a leg gets an acknowledged write that it has lacked since then, and that many
     /// sectors of it, with this one, which nobody has acknowledged yet. Returns true if it is the
     /// first.
     pub(in crate::engine) fn carry(

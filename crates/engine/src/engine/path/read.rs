@@ -1,4 +1,4 @@
-//! HM_READ: route to the fresh leg expected to answer first, split where freshness splits,
+//! Reading: route to the fresh leg expected to answer first, split where freshness splits,
 //! serve from the delay queue's buffers where no answering leg is fresh, hedge past the
 //! leg's high quantile, and rewrite what a medium could not read.
 //!
@@ -17,11 +17,11 @@ use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use hemi_units::Extent;
 
-/// What can serve the beginning of an extent.
+/// The server of the beginning of an extent.
 pub(in crate::engine) enum Place {
-    /// This leg, for so many sectors.
+    /// This leg, for this many sectors.
     Leg(usize, u64),
-    /// A debt's copy, for so many sectors.
+    /// A debt's copy, for this many sectors.
     Copy(Source, u64),
     /// No leg that answers, but one that may: wait.
     Wait,
@@ -39,7 +39,8 @@ pub(in crate::engine) struct Hedging {
 }
 
 impl Hedging {
-    /// Returns true if no more hedges are to be sent but for what is late: so many of a thousand reads.
+    /// Returns true if no more hedges are to be sent but for what is late: at most `permille` of a
+    /// thousand reads.
     fn is_spent(&self, permille: u32) -> bool {
         self.sent > self.routed * u64::from(permille) / 1000
     }
@@ -116,7 +117,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Where in the request's buffer a sector goes.
+    /// Returns where in the request's buffer a sector goes.
     fn destination(&self, operation: u32, sector: u64) -> BufferAt {
         let state = &self.operations[operation];
         match state.source.skip(sector - state.extent.start) {
@@ -138,10 +139,10 @@ impl<B: Buffers> Engine<B> {
         if avoid == 0 || answers { place } else { self.place(extent, failed) }
     }
 
-    /// Who serves the beginning of `extent`, leaving out the legs in `except`.
+    /// Returns who serves the beginning of `extent`, leaving out the legs in `except`.
     ///
     /// What has been recorded as lost nobody serves, though legs look fresh for it that hold
-    /// something older: a read may be under way already when its extent is lost.
+    /// something older: a read may be in flight already when its extent is lost.
     pub(super) fn place(&self, extent: Extent, except: u8) -> Place {
         if self.lost.touches(extent) && !planted::is(Planted::LostServed) {
             return Place::Nowhere;
@@ -218,7 +219,7 @@ impl<B: Buffers> Engine<B> {
         None
     }
 
-    /// How many sectors from the beginning of `extent` (within one region) the leg is fresh
+    /// Returns how many sectors from the beginning of `extent` (within one region) the leg is fresh
     /// for.
     pub(in crate::engine) fn fresh_prefix(&self, leg: usize, extent: Extent) -> u64 {
         let state = &self.legs[leg];
@@ -392,7 +393,7 @@ impl<B: Buffers> Engine<B> {
         self.send_hedge(other, io.extent, key);
     }
 
-    /// Asks a leg for a read that is under way already, if there is memory for it.
+    /// Asks a leg for a read that is in flight already, if there is memory for it.
     pub(super) fn send_hedge(&mut self, leg: usize, extent: Extent, key: Key) {
         if self.ios.free_slots() == 0 {
             return;
@@ -428,7 +429,7 @@ impl<B: Buffers> Engine<B> {
         (Extent { start: within.start, end }, mask)
     }
 
-    /// Where, within `extent`, a leg that is stale at its beginning may be fresh again.
+    /// Returns where, within `extent`, a leg that is stale at its beginning may be fresh again.
     fn stale_until(&self, leg: usize, extent: Extent) -> u64 {
         let state = &self.legs[leg];
         if self.regions.is_stale(state.index, self.regions.of_sector(extent.start)) {

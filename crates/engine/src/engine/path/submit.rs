@@ -15,7 +15,7 @@ use crate::io::{Buffers, Operation, Reply, Request, RequestError};
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, SECTOR_BYTES};
 
-/// Writes leave one in so many operations to reads.
+/// Writes leave one in this many operations to reads.
 const READ_SHARE: usize = 8;
 
 impl<B: Buffers> Engine<B> {
@@ -42,7 +42,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Whether every leg that takes writes zeroes ranges without writing them.
+    /// Returns true if every leg that takes writes zeroes ranges without writing them.
     fn all_zero_fast(&self) -> bool {
         self.legs.iter().all(|leg| !leg.is_member() || !leg.answers() || leg.zeroes_fast())
     }
@@ -234,7 +234,7 @@ impl<B: Buffers> Engine<B> {
         for _ in 0..self.requests.backlogs()[backlog] {
             let Some(key) = self.requests.next_in_backlog(backlog) else { return };
             if !self.requests.is_live(key) {
-                // Parts of it that were under way have ended meanwhile, and all of it with them.
+                // Parts of it that were in flight have ended meanwhile, and all of it with them.
                 continue;
             }
             let request = self.requests[key.slot];
@@ -257,7 +257,7 @@ impl<B: Buffers> Engine<B> {
     fn restart_read(&mut self, slot: u32) -> bool {
         let request = self.requests[slot];
         // The old one first: reads that each keep one while they ask for another would wait for
-        // each other for ever.
+        // each other forever.
         if let Some(old) = self.requests.take_buffer(slot) {
             self.buffers.release(old);
         }
@@ -288,7 +288,7 @@ impl<B: Buffers> Engine<B> {
         self.outbox.reply(Reply { token: request.token, result, buffer });
     }
 
-    /// Nothing is under way and nothing is owed or dirty: no timer is needed.
+    /// Returns true if nothing is in flight, owed or dirty: no timer is needed.
     pub(in crate::engine) fn is_quiescent(&self) -> bool {
         self.life.is_serving()
             && self.requests.len() == 0

@@ -1,4 +1,4 @@
-//! HM_WRITE: a write goes to every leg that keeps up, becomes a debt on the others, and is
+//! Writing: a write goes to every leg that keeps up, becomes a debt on the others, and is
 //! acknowledged at the first completion recovery would honour.
 
 use crate::engine::Engine;
@@ -129,7 +129,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Whether new writes to a leg go through its delay queue.
+    /// Returns true if new writes to a leg go through its delay queue.
     pub(in crate::engine) fn is_lagging(&mut self, leg: usize) -> bool {
         let target = &self.legs[leg];
         let Some(since) = target.debts.oldest_since() else {

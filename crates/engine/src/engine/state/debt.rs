@@ -14,10 +14,10 @@ use crate::identifiers::BufferAt;
 use crate::io::Buffers;
 use hemi_units::{Extent, Instant};
 
-/// Where a debt's data is.
+/// The place of a debt's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// On a fresh leg only.
+    /// It is on a fresh leg only.
     Leg,
     /// Nowhere: it is zeros.
     Zero { may_unmap: bool },
@@ -49,7 +49,7 @@ impl Source {
     }
 }
 
-/// Since when a leg has lacked something.
+/// The time since which a leg has lacked something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Since {
     /// Since its data arrived from a client. What has taken the place of older data is young again:
@@ -103,7 +103,7 @@ pub(crate) struct Debt {
     pub(crate) repair: bool,
     /// The leg may hold it already: it is written only where that differs.
     pub(crate) compare: bool,
-    /// How often it could not be read from a fresh leg.
+    /// The number of times it could not be read from a fresh leg.
     pub(crate) tries: u8,
     /// The round in which no leg that answers was found fresh for it; zero for none.
     waits_since: u32,
@@ -149,7 +149,7 @@ pub(crate) struct Lacked {
 }
 
 impl Lacked {
-    /// Returns so many sectors of either kind.
+    /// Returns this many sectors of either kind.
     pub(crate) fn of(is_rebuild: bool, sectors: u64) -> Lacked {
         if is_rebuild {
             Lacked { exact: 0, rebuild: sectors }
@@ -158,7 +158,7 @@ impl Lacked {
         }
     }
 
-    /// Returns what comes to no more than so many sectors of each kind with what there is.
+    /// Returns as much as comes to at most `sectors` of each kind together with what is `there`.
     pub(crate) fn beside(self, there: Lacked, sectors: u64) -> Lacked {
         let exact = self.exact.min(sectors - there.exact);
         Lacked { exact, rebuild: self.rebuild.min(sectors - there.rebuild) }
@@ -188,12 +188,12 @@ impl core::iter::Sum for Lacked {
     }
 }
 
-/// What carving did to the bookkeeping of the region.
+/// The effect of carving on the bookkeeping of the region.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Carved {
     /// Acknowledged debts gained (by splits) or lost.
     pub(crate) debts: i32,
-    /// Whether any acknowledged debt was carved at all.
+    /// An acknowledged debt was carved.
     pub(crate) superseded: bool,
     /// Acknowledged sectors carved.
     pub(crate) sectors: Lacked,

@@ -3,7 +3,7 @@
 //! One failure says little: a session drops, a sector is bad, a disk is full for a moment. A leg
 //! whose failures last keeps everything waiting that waits for it. It is told in two ways. Writes
 //! and flushes may fail time and again while others succeed, or one kind of what a leg is to do
-//! never succeeds, be it that its session ends each time: a leg that takes data but never the
+//! never succeeds, even if its session ends each time: a leg that takes data but never the
 //! superblock keeps the volume from opening.
 
 use crate::io::LegError;
@@ -114,7 +114,7 @@ impl Failing {
         })
     }
 
-    /// Returns true if writes or flushes have kept failing for long, be it that others succeed.
+    /// Returns true if writes or flushes have kept failing for long, even if others succeed.
     pub(crate) fn errors_last(&self, now: Instant) -> bool {
         self.had_errors_of_late(now) && self.errors.is_some_and(|spell| is_long(spell.first, now))
     }

@@ -10,7 +10,7 @@ use super::slab::{Key, NONE, Slab};
 use crate::identifiers::{BufferAt, LEGS_MAX};
 use hemi_units::{Extent, Instant};
 
-/// What a leg I/O is for.
+/// The purpose of a leg I/O.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) enum Purpose {
     /// A client's read (part of an operation); stale once given up.

@@ -25,7 +25,7 @@ use hemi_units::{Instant, SECOND};
 /// One leg. What is in its rooms changes there, and the rest of it here.
 pub(in crate::engine) struct Leg {
     pub(in crate::engine) index: LegIndex,
-    /// What the superblock says of it.
+    /// Its membership by the superblock.
     membership: Membership,
     fast_zeroes: bool,
     thin: bool,
@@ -46,7 +46,7 @@ pub(in crate::engine) struct Leg {
     counters: Counters,
 }
 
-/// What a leg did since open.
+/// Counts of one leg since open.
 #[derive(Clone, Default)]
 pub(in crate::engine) struct Counters {
     pub(in crate::engine) read_bytes: u64,
@@ -64,7 +64,7 @@ pub(in crate::engine) struct Counters {
 impl Leg {
     pub(in crate::engine) fn new(index: LegIndex, settings: &Settings, present: bool) -> Leg {
         // Beside the debts that have been acknowledged there is room for every operation that
-        // can be under way, and for the splits those can cause: an authority that cannot note
+        // can be in flight, and for the splits those can cause: an authority that cannot note
         // a waiting write could not be the authority. There is room for all that is being read for
         // the leg, too: those reads are given up together when their source falls silent, and a
         // region that is owed whole again is begun anew.
@@ -251,7 +251,7 @@ impl Leg {
         self.answers() && !self.watch.is_on_probation(now)
     }
 
-    /// Returns true if a write of so many sectors may be sent now: any, if none is in flight.
+    /// Returns true if a write of `sectors` may be sent now: any, if none is in flight.
     pub(in crate::engine) fn has_window_for(&self, sectors: u64, settings: &Settings) -> bool {
         self.load.writes() < self.window.size()
             && self.load.has_room_for(sectors, settings.leg_window_bytes)

@@ -17,7 +17,7 @@ pub(in crate::engine) fn operations_max(settings: &Settings) -> u32 {
     settings.requests_max + settings.limits.operations_more
 }
 
-/// How far an operation has come.
+/// The stages of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Stage {
     /// Behind an overlapping operation.
@@ -39,7 +39,7 @@ pub(in crate::engine) struct OperationState {
     pub(in crate::engine) fua: bool,
     pub(in crate::engine) stage: Stage,
     pub(in crate::engine) started: Instant,
-    /// When it was sent to the legs.
+    /// The time it was sent to the legs.
     pub(in crate::engine) sent: Instant,
     /// It is looked at again at a point in time.
     pub(in crate::engine) timed: bool,
@@ -62,7 +62,7 @@ pub(in crate::engine) struct OperationState {
     pub(in crate::engine) failed: u8,
     /// Some leg failed it for want of space, and none for another reason.
     pub(in crate::engine) no_space: bool,
-    /// When the first leg had it (`Policy::Paper`).
+    /// The time the first leg had it (`Policy::Paper`).
     pub(in crate::engine) first_done: Option<Instant>,
     /// It rewrites what was lost: the lost list must have forgotten that, durably, before the
     /// acknowledgement.
@@ -268,8 +268,9 @@ impl Operations {
         self.operations[slot].done &= !leg.bit();
     }
 
-    /// Notes that a leg gets with a write what it has lacked since then, and so many sectors of it. Returns
-    /// the sectors that are not counted yet, and true if the write carried nothing for it before.
+    /// Notes that a leg gets with a write what it has lacked since then, and `lacked` sectors of it.
+    /// Returns the sectors that are not counted yet, and true if the write carried nothing for it
+    /// before.
     pub(in crate::engine) fn carry(
         &mut self,
         slot: u32,

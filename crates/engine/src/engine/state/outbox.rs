@@ -1,4 +1,4 @@
-//! What the driver has to do next.
+//! The outbox: actions for the driver.
 
 use alloc::collections::VecDeque;
 

@@ -48,7 +48,7 @@ use waiting::Waiting;
 
 /// Records of regions that are kept for exact debts, at most: some 40 MiB.
 const EXACT_RECORDS_MAX: u32 = 1 << 17;
-/// When fewer than this share of the records are free, clean regions give theirs back.
+/// The share of free records below which clean regions give theirs back.
 const RECORDS_SHORT_PERMILLE: usize = 125;
 
 pub(in crate::engine) struct Regions {
@@ -72,7 +72,7 @@ pub(in crate::engine) struct Regions {
     uncompared: Bitmap,
     /// Clean regions a leg has drained but is not yet recorded whole for.
     healing: [Bitmap; LEGS_MAX],
-    /// Of these, the ones the flush under way covers.
+    /// Those of them that the flush in flight covers.
     healed: [Bitmap; LEGS_MAX],
     /// Regions each leg would lose if it were the only one left, for all its own metadata says.
     unrecorded: [Unrecorded; LEGS_MAX],
@@ -241,7 +241,7 @@ impl Regions {
         self.entry(region).authority() == leg && self.is_touched(region)
     }
 
-    /// What is durable where of the pages, the superblock and the lost list, and what of them is
+    /// Returns what is durable where of the pages, the superblock and the lost list, and what of them is
     /// to be written.
     pub(in crate::engine) fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -276,8 +276,9 @@ impl Regions {
         page::fill(self.metadata.image_mut(write.image), &header, entries);
     }
 
-    /// Replaces an entry, in the ledger at once, keeping all that is counted of it. Its page
-    /// changes with it: the caller notes that. A region that was and stays armed keeps its place in the order of last use.
+    /// Replaces an entry, in the ledger at once, keeping all that is counted of it. Its page changes
+    /// with it: the caller notes that. A region that was and stays armed keeps its place in the order
+    /// of last use.
     fn set_state(&mut self, region: u32, entry: RegionEntry, touched: bool) {
         let was_armed = self.is_armed(region);
         let was_used = self.is_touched(region);
@@ -375,8 +376,8 @@ impl Regions {
         }
     }
 
-    /// Counts all regions as unrecorded for legs that recovery doubts: every page is written again, and says
-    /// so under a newer sequence.
+    /// Counts all regions as unrecorded for legs that recovery doubts: every page is written again, and
+    /// says so under a newer sequence.
     fn unrecord_doubted(&mut self, doubted: u8) {
         if doubted == 0 || planted::is(Planted::DoubtForgotten) {
             return;
@@ -569,8 +570,8 @@ impl Regions {
     }
 }
 
-/// Returns how many regions may be touched at once, with so many dirty at open: those that may stay
-/// so, and those that requests under way need.
+/// Returns how many regions may be touched at once, with `dirty` at open: those that may stay
+/// so, and those that requests in flight need.
 fn touched_max(settings: &Settings, dirty: u32) -> u32 {
     let under_way = settings.limits.records_per_request * settings.requests_max;
     settings.dirty_regions_max.max(dirty) + under_way

@@ -215,7 +215,7 @@ impl Requests {
         self.backlogs.each_ref().map(VecDeque::len)
     }
 
-    /// Takes the first request of a backlog, be it that it has ended.
+    /// Takes the first request of a backlog, even if it has ended.
     pub(in crate::engine) fn next_in_backlog(&mut self, backlog: usize) -> Option<Key> {
         let key = self.backlogs[backlog].pop_front()?;
         if self.requests.is_live(key) {

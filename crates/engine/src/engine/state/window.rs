@@ -11,7 +11,7 @@ use crate::planted::{self, Planted};
 use crate::settings::Settings;
 use hemi_units::{Instant, MILLISECOND, SECOND};
 
-/// The window grows to so many times `leg_window` …
+/// The window grows to this many times `leg_window` …
 const MOST_TIMES: u32 = 8;
 /// … but, beyond `leg_window` itself, to no more than this: what is in flight is scanned.
 const MOST: u32 = 1024;
@@ -38,7 +38,7 @@ pub(crate) struct Window {
     usual: u64,
     /// It has been doubled, and not been judged since.
     on_trial: bool,
-    /// When it was last changed, or last was not full.
+    /// The time it was last changed, or last was not full.
     since: Instant,
     pause: u64,
     next_trial: Instant,

@@ -1,4 +1,4 @@
-//! Which debt is paid next.
+//! The choice of the debt that is paid next.
 //!
 //! Debts somebody waits for go first, then those of a region that another leg's silence
 //! makes urgent, then the oldest when age nears its bound, then a sweep in sector order. The
@@ -12,7 +12,7 @@ use crate::io::Buffers;
 use crate::planted::{self, Planted};
 use hemi_units::Instant;
 
-/// Of so many debts paid one is the oldest, once its age is past half the bound …
+/// Of this many debts paid one is the oldest, once its age is past half the bound …
 const SHARE_AT_HALF: u32 = 8;
 /// … and past the bound, whoever waits.
 const SHARE_AT_BOUND: u32 = 2;

@@ -1,4 +1,4 @@
-//! How regions settle and legs become whole, in the background.
+//! Settling regions and making legs whole, in the background.
 //!
 //! A touched region nobody has used for a while settles once every leg that stays whole has
 //! everything and has flushed it: it is armed, or becomes clean where too many are dirty. A leg that
@@ -18,20 +18,20 @@ use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
 /// A leg that owes something in an idle region is waited for this many times `clean_after`
 /// before it loses its bit there.
 const PATIENCE: u64 = 4;
-/// When this much of the cap on dirty regions is used, idle or not, the oldest are cleaned.
+/// The share of the cap on dirty regions at which the oldest are cleaned, idle or not.
 const CAP_PERMILLE: u64 = 875;
 /// A region must have been left alone for this long even when the cap presses.
 const IDLE_MIN: u64 = 20 * MILLISECOND;
 /// While clients write, a leg gets pages that nobody waits for once in so long …
 const LAZY_INTERVAL: u64 = 5 * SECOND;
-/// … and a flush that nobody waits for when so many times as long as its last flush took is over …
+/// … and a flush that nobody waits for after this many times the time that its last flush took …
 const FLUSH_SHARE: u64 = 256;
 /// … but no later than this.
 const FLUSH_INTERVAL_MAX: u64 = 60 * SECOND;
 /// Nobody writes when no region has been used for this long.
 const AT_REST_AFTER: u64 = SECOND;
 
-/// Where settling regions stands.
+/// The place of the settling of regions.
 #[derive(Default)]
 pub(in crate::engine) struct Settling {
     /// The first record that the next tick looks at.
@@ -96,8 +96,8 @@ impl<B: Buffers> Engine<B> {
         self.pump_throttle();
     }
 
-    /// How fast a leg's reads are is only known while it gets some. One that gets none because
-    /// they were slow is tried again in a while.
+    /// Has legs that get no reads because they were slow tried again in a while: how fast they are is
+    /// known only while they get some.
     fn fade_unused_reads(&mut self) {
         let mut in_use = [[false; 2]; LEGS_MAX];
         for (state, in_use) in self.legs.iter_mut().zip(&mut in_use) {

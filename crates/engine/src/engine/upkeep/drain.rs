@@ -116,7 +116,7 @@ impl<B: Buffers> Engine<B> {
             && state.load.writes() >= self.drain_window(leg)
     }
 
-    /// Whether, beside what is under way for the leg, more may be read for it.
+    /// Returns true if, beside what is in flight for the leg, more may be read for it.
     fn has_room_to_read(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
         let (in_hand, bytes) = state.load.in_hand();

@@ -79,9 +79,10 @@ impl<B: Buffers> Engine<B> {
         true
     }
 
-    /// Returns true if what is owed in a region is not to be read from a leg at present: clients use the
-    /// volume or are expected to, nobody waits for the region, and as much is being read there for
-    /// drains as clients can bear. That is one read at a time; more, up to the window, as exposure nears its bound.
+    /// Returns true if what is owed in a region is not to be read from a leg at present: clients use
+    /// the volume or are expected to, nobody waits for the region, and as much is being read there for
+    /// drains as clients can bear. That is one read at a time; more, up to the window, as exposure
+    /// nears its bound.
     pub(super) fn yields_to_clients(&self, from: usize, region: u32) -> bool {
         if !self.yielding.is_in_use(self.clock.now()) || planted::is(Planted::DrainFloodsSource) {
             return false;
@@ -225,7 +226,7 @@ impl<B: Buffers> Engine<B> {
         self.owe_beneath(leg, extent, Source::Leg, since, until, repair);
     }
 
-    /// What was read for a leg, or zeros without a buffer where it is zeros and the leg makes
+    /// Returns what was read for a leg, or zeros without a buffer where it is zeros and the leg makes
     /// them fast: what no client ever wrote costs a rebuild no write, and a sparse file nothing.
     pub(super) fn zeros_or(&mut self, leg: usize, read: &Io) -> Source {
         let Source::Buffer(at) = read.source else { return read.source };

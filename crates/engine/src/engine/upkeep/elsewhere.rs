@@ -1,4 +1,4 @@
-//! What other legs have of an extent, now or when they answer again.
+//! The newest data elsewhere: what other legs have of an extent, now or when they answer again.
 
 use crate::engine::Engine;
 use crate::engine::state::debt::Source;
@@ -9,7 +9,7 @@ use crate::io::Buffers;
 use crate::planted::{self, Planted};
 use hemi_units::Extent;
 
-/// Who has the newest data of the beginning of an extent, apart from one leg.
+/// The holder of the newest data of the beginning of an extent, apart from one leg.
 pub(in crate::engine) struct Elsewhere {
     pub(in crate::engine) sectors: u64,
     /// The leg that has it, and the copy in memory if it has not landed there yet.
@@ -17,7 +17,7 @@ pub(in crate::engine) struct Elsewhere {
 }
 
 impl<B: Buffers> Engine<B> {
-    /// How many sectors from the beginning of an extent every other leg lacks, whether it
+    /// Returns how many sectors from the beginning of an extent every other leg lacks, whether it
     /// answers or not; `None` if one may have some.
     pub(super) fn nobody_has(&self, leg: usize, extent: Extent) -> Option<u64> {
         let mut end = extent.end;
@@ -40,7 +40,7 @@ impl<B: Buffers> Engine<B> {
         Some(end - extent.start)
     }
 
-    /// Whether another leg holds everything acknowledged in a region. One that is silent may
+    /// Returns true if another leg holds everything acknowledged in a region. One that is silent may
     /// have it when it comes back: it is waited for.
     pub(super) fn another_has_all(&self, leg: usize, region: u32) -> bool {
         self.legs.slots().filter(|&other| other != leg && self.legs[other].is_in()).any(|other| {
@@ -49,7 +49,7 @@ impl<B: Buffers> Engine<B> {
         })
     }
 
-    /// Whether a leg that holds something of a region now holds it when it answers again: not
+    /// Returns true if a leg that holds something of a region now holds it when it answers again: not
     /// one whose session has dropped with something there that it had not flushed, nor one
     /// that is being marked out.
     pub(in crate::engine) fn may_still_have(&self, leg: usize, region: u32) -> bool {

@@ -1,4 +1,4 @@
-//! What follows when a leg may have lost everything it completed since its last successful
+//! The consequences when a leg may have lost everything it completed since its last successful
 //! flush: a session that dropped, a reset, a failed flush.
 //!
 //! It owes those regions again. Where another leg is complete, all of the region is owed and
@@ -22,7 +22,7 @@ use crate::planted::{self, Planted};
 use hemi_units::Extent;
 
 impl<B: Buffers> Engine<B> {
-    /// Whether there was anything nobody else has.
+    /// Has a leg owe again what it may have lost. Returns true if there was anything nobody else has.
     pub(in crate::engine) fn lose_cache(&mut self, leg: usize) -> bool {
         // What has been read of it, or is to be written over, may not be there any more.
         self.give_up_own_reads(leg, true);
@@ -280,8 +280,8 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// What a leg alone held of a region is gone: requests that go on, and a part of which in
-    /// this region had been done, have to say so. (Parts still under way are written again.) A part
+    /// Fails requests that go on and a part of which in this region had been done: what a leg alone
+    /// held of it is gone. (Parts still in flight are written again.) A part
     /// with FUA is gone only with the leg itself.
     pub(in crate::engine) fn fail_parts_done(&mut self, region: u32, with_leg: bool) {
         let extent = self.regions.extent(region);
@@ -313,7 +313,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Writes under way that the leg had: it has to get them again. Until it has, it also
+    /// Forgets that a leg had writes in flight: it has to get them again. Until it has, it also
     /// lacks what was acknowledged beneath them.
     fn forget_done(&mut self, leg: usize, record: u32) {
         let index = LegIndex(leg as u8);

@@ -16,7 +16,7 @@ use hemi_units::{Extent, SECTOR_BYTES};
 /// The owner under which scrub holds its range lock.
 pub(in crate::engine) const LOCK_OWNER: u32 = NONE - 1;
 
-/// The scrub under way, if there is one, and what the last one found.
+/// The scrub in progress, if there is one, and what the last one found.
 #[derive(Default)]
 pub(in crate::engine) struct Scrubbing {
     running: Option<Scrub>,
@@ -29,13 +29,13 @@ impl Scrubbing {
         self.running.is_some()
     }
 
-    /// Returns the sectors done, and of how many; `None` if no scrub is under way.
+    /// Returns the sectors done, and of how many; `None` if no scrub is in progress.
     pub(in crate::engine) fn progress(&self) -> Option<(u64, u64)> {
         let scrub = self.running.as_ref()?;
         Some((scrub.next.min(scrub.extent.end) - scrub.extent.start, scrub.extent.sectors()))
     }
 
-    /// Returns the sectors that differed in the scrub under way, or the last one.
+    /// Returns the sectors that differed in the scrub in progress, or the last one.
     pub(in crate::engine) fn mismatches(&self) -> u64 {
         self.mismatches
     }

@@ -28,7 +28,7 @@ use hemi_units::{Extent, Instant, SECOND, SECTOR_BYTES};
 const GAP_NANOSECONDS: u64 = 10;
 /// … and is no longer than this.
 const GAP_BYTES_MAX: u64 = 256 << 10;
-/// A leg's usual write takes at least so many times as long as the read of all of it.
+/// A leg's usual write takes at least this many times as long as the read of all of it.
 const SOURCE_FASTER: u64 = 2;
 /// Debts for which the owing leg's own read of the gaps is worth its time.
 const OWN_READ_DEBTS: i32 = 8;
@@ -39,7 +39,7 @@ const PAUSE: u64 = SECOND;
 /// Debts in a range that one write can pay.
 #[derive(Clone, Copy)]
 struct Lot {
-    /// From the first debt to the last.
+    /// The extent from the first debt to the last.
     extent: Extent,
     /// Sectors owed in it.
     owed: u64,
@@ -67,7 +67,7 @@ impl Lot {
     }
 }
 
-/// Whether a debt is of the ordinary kind: acknowledged data that was not sent.
+/// Returns true if a debt is of the ordinary kind: acknowledged data that was not sent.
 fn is_plain(debt: &Debt) -> bool {
     debt.is_acknowledged()
         && !debt.is_rebuild()
@@ -76,7 +76,7 @@ fn is_plain(debt: &Debt) -> bool {
         && !matches!(debt.source, Source::Zero { .. })
 }
 
-/// Whether it is paid without asking another leg.
+/// Returns true if it is paid without asking another leg.
 fn has_copy(debt: &Debt) -> bool {
     is_plain(debt) && matches!(debt.source, Source::Buffer(_))
 }
@@ -120,7 +120,7 @@ impl<B: Buffers> Engine<B> {
         is_worth_it.then_some((lot, from))
     }
 
-    /// Debts with copies, so many that reading the gaps from the leg itself pays.
+    /// Finds debts with copies, enough that reading the gaps from the leg itself pays.
     fn lot_from_own(&self, leg: usize, first: &Debt) -> Option<(Lot, usize)> {
         if !self.legs[leg].draining.may_sieve_itself(self.clock.now()) || !has_copy(first) {
             return None;
@@ -153,7 +153,7 @@ impl<B: Buffers> Engine<B> {
         (lot.gaps() > 0 && self.gaps_fit(&lot)).then_some(lot)
     }
 
-    /// Whether exposure stays within its bound while gaps are being written over.
+    /// Returns true if exposure stays within its bound while gaps are being written over.
     fn gaps_fit(&self, lot: &Lot) -> bool {
         !self.throttles() || self.exposure_with(lot.gaps()) <= self.settings.exposure_bytes
     }

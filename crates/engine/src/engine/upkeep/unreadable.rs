@@ -81,7 +81,7 @@ impl<B: Buffers> Engine<B> {
         (0..LEGS_MAX).filter(|&leg| self.legs[leg].answers()).fold(0, |mask, leg| mask | 1 << leg)
     }
 
-    /// Where to read a debt that could not be read before: each fresh leg in turn.
+    /// Returns where to read a debt that could not be read before: each fresh leg in turn.
     pub(super) fn next_source(&self, leg: usize, extent: Extent, tries: u8) -> Option<usize> {
         let sources = self.fresh_legs(leg, extent) & self.answering();
         let count = sources.count_ones() as usize;
@@ -89,7 +89,7 @@ impl<B: Buffers> Engine<B> {
         (0..LEGS_MAX).filter(|&other| sources >> other & 1 == 1).nth(turn)
     }
 
-    /// Whether a debt is recorded as lost, durably on the leg that owes it: nothing more can
+    /// Returns true if a debt is recorded as lost, durably on the leg that owes it: nothing more can
     /// be done about it.
     pub(super) fn is_written_off(&mut self, leg: usize, extent: Extent, tries: u8) -> bool {
         if tries < TRIES || !self.lost.holds(extent) {

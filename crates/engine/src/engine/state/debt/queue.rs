@@ -30,7 +30,7 @@ struct Ages {
     newest: u32,
 }
 
-/// What one leg owes.
+/// The debts of one leg.
 pub(crate) struct Debts {
     entries: Slab<Debt>,
     index: SortedIndex,
@@ -86,7 +86,7 @@ impl Debts {
         self.sectors * hemi_units::SECTOR_BYTES
     }
 
-    /// Bytes of regions taken up for rebuilding and not yet under way.
+    /// Bytes of regions taken up for rebuilding and not yet in flight.
     pub(crate) fn rebuild_bytes(&self) -> u64 {
         self.rebuild_sectors * hemi_units::SECTOR_BYTES
     }
@@ -96,12 +96,12 @@ impl Debts {
         (self.rebuild_sectors - self.waiting_sectors) * hemi_units::SECTOR_BYTES
     }
 
-    /// How many belong to operations a client still waits for.
+    /// Returns the number of debts of operations a client still waits for.
     pub(crate) fn urgent(&self) -> u32 {
         self.urgent
     }
 
-    /// When the oldest debt began; `None` when nothing is owed but rebuilds.
+    /// Returns when the oldest debt began; `None` when nothing is owed but rebuilds.
     pub(crate) fn oldest_since(&self) -> Option<Instant> {
         let oldest = [URGENT, OWED].map(|list| self.ages[list].oldest).into_iter();
         oldest.filter(|&slot| slot != NONE).map(|slot| self.entries[slot].since.arrived).min()

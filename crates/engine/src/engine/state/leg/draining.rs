@@ -1,15 +1,15 @@
-//! Where the drain of a leg stands, and how fast it pays.
+//! The drain of a leg: its place, and its rate.
 
 use hemi_units::{Instant, MILLISECOND, SECOND};
 
-/// Where the drain of one leg stands.
+/// The place of one leg's drain.
 #[derive(Default)]
 pub(in crate::engine) struct Draining {
     /// The sector that the sweep goes on from.
     cursor: u64,
     /// Debts somebody waits for that were paid since an old one was.
     pressing_paid: u32,
-    /// When a region owed as a whole was last taken up.
+    /// The time a region owed as a whole was last taken up.
     taken_up: Instant,
     /// Regions taken up for rebuilding and not yet complete.
     rebuilding: u32,
@@ -85,7 +85,7 @@ impl Draining {
     }
 }
 
-/// How fast a lagging leg pays, in bytes per second, while it has debts and answers.
+/// The rate at which a lagging leg pays, in bytes per second, while it has debts and answers.
 #[derive(Clone, Copy, Default)]
 pub(in crate::engine) struct DrainRate {
     window_start: Instant,

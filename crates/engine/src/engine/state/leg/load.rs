@@ -1,4 +1,4 @@
-//! What a leg has to do at present, counted: I/O in flight, reads for it on other legs, ranges that are
+//! The load of a leg, counted: I/O in flight, reads for it on other legs, ranges that are
 //! held, and how much of it is acknowledged.
 
 use alloc::vec::Vec;
@@ -36,7 +36,7 @@ pub(in crate::engine) struct Load {
 }
 
 impl Load {
-    /// Begins with nothing. So many ranges can be held.
+    /// Begins with nothing. `held_max` ranges can be held.
     pub(in crate::engine) fn new(held_max: usize) -> Load {
         Load {
             held: Vec::with_capacity(held_max),
@@ -81,7 +81,7 @@ impl Load {
         self.write_payload -= payload;
     }
 
-    /// Returns true if a write of so many sectors fits beside the buffers in flight: any does, if
+    /// Returns true if a write of `sectors` fits beside the buffers in flight: any does, if
     /// there are none.
     pub(in crate::engine) fn has_room_for(&self, sectors: u64, bytes_max: u64) -> bool {
         let bytes = (self.write_payload + sectors) * SECTOR_BYTES;
@@ -120,7 +120,7 @@ impl Load {
         self.drain_read_payload -= payload;
     }
 
-    /// Counts a read of it that is to be compared with so many sectors read elsewhere.
+    /// Counts a read of it that is to be compared with `sectors` read elsewhere.
     pub(in crate::engine) fn begin_compare(&mut self, sectors: u64) {
         self.begin_drain_read(2 * sectors);
         self.compares += 1;
@@ -211,7 +211,7 @@ impl Load {
         self.held.iter().any(|(held, _)| held.overlaps(extent))
     }
 
-    /// Where the first held range that overlaps `extent` begins (clamped to it).
+    /// Returns where the first held range that overlaps `extent` begins (clamped to it).
     pub(in crate::engine) fn first_held(&self, extent: Extent) -> Option<u64> {
         self.held
             .iter()
@@ -220,7 +220,7 @@ impl Load {
             .min()
     }
 
-    /// Where the range that holds `sector` ends.
+    /// Returns where the range that holds `sector` ends.
     pub(in crate::engine) fn held_until(&self, sector: u64) -> Option<u64> {
         let one = Extent::new(sector, 1);
         self.held.iter().filter(|(held, _)| held.overlaps(one)).map(|(held, _)| held.end).max()

@@ -1,4 +1,4 @@
-//! How fast a leg is: its latency histories, the limits that follow, and what of it is usual.
+//! The pace of a leg: its latency histories, the limits that follow, and what of it is usual.
 
 use crate::engine::state::leg::watch::Late;
 use crate::histogram::LatencyHistogram;
@@ -14,9 +14,9 @@ const HISTORY_SOME: u64 = 8;
 const SOME_MULTIPLE: u64 = 10;
 /// The least such a first guess may be.
 const LIMIT_GUESSED_MIN: u64 = 40 * MILLISECOND;
-/// What is usual is the median of so many latencies at least …
+/// The usual latency is the median of at least this many …
 const USUAL_MIN: u64 = 16;
-/// … and of so many background ticks: of half a second.
+/// … and of this many background ticks: of half a second.
 const USUAL_TICKS: u32 = 5;
 /// Ticks after which it is no longer current.
 const USUAL_CURRENT_TICKS: u32 = 20;
@@ -31,11 +31,11 @@ const SLOW_LEAVE_PERCENT: u64 = 150;
 /// An average of reads that none has renewed loses one part in 2 to the power of this at each
 /// background tick …
 const FADE_SHIFT: u32 = 5;
-/// … and after so many trials that confirmed it one part in 2 to the power of this many more.
+/// … and after this many trials that confirmed it one part in 2 to the power of this many more.
 const FADE_TRIALS_MAX: u32 = 3;
-/// A leg is late with a write that takes longer than so many of a thousand do …
+/// A leg is late with a write that takes longer than this many of a thousand do …
 const LATE_PERMILLE: u64 = 990;
-/// … or so many times as long as half of them do, if that is less: where every hundredth is a long one,
+/// … or this many times as long as half of them do, if that is less: where every hundredth is a long one,
 /// the others say when it is late …
 const LATE_TIMES: u64 = 8;
 /// … but never before this; and, while little is known of it, after this.
@@ -61,7 +61,7 @@ pub(in crate::engine) enum Class {
 struct History {
     /// Fades; the wait limit comes from it.
     recent: LatencyHistogram,
-    /// Since open.
+    /// All since open.
     total: LatencyHistogram,
     limit: u64,
     hedge: u64,
@@ -69,9 +69,9 @@ struct History {
     late: u64,
     /// Moving average, nanoseconds, weight 1/16; less while it fades.
     average: u64,
-    /// What the average was before it began to fade; zero when it does not.
+    /// The average before it began to fade; zero when it does not.
     faded_from: u64,
-    /// How many trials in a row have confirmed it.
+    /// Trials in a row that have confirmed it.
     trials: u32,
     /// Latencies recorded until the last background tick.
     seen: u64,
@@ -141,7 +141,7 @@ impl History {
         self.late = late.max(LATE_FLOOR);
     }
 
-    /// At each background tick.
+    /// Judges the usual latency anew, at each background tick.
     fn judge_usual(&mut self) {
         self.lately_ticks = self.lately_ticks.saturating_add(1);
         if self.lately_ticks >= USUAL_TICKS && self.lately.count() >= USUAL_MIN {
@@ -151,7 +151,7 @@ impl History {
         }
     }
 
-    /// Whether there have been any since the last background tick; asked once at each.
+    /// Returns true if there have been any since the last background tick; asked once at each.
     fn is_in_use(&mut self) -> bool {
         let seen = core::mem::replace(&mut self.seen, self.total.count());
         self.seen > seen
@@ -175,7 +175,7 @@ impl History {
         self.average = sample;
     }
 
-    /// Whether the usual has been judged lately.
+    /// Returns true if the usual has been judged lately.
     fn is_current(&self) -> bool {
         self.usual > 0 && self.lately_ticks <= USUAL_CURRENT_TICKS
     }
@@ -197,10 +197,10 @@ pub(in crate::engine) struct Pace {
     flush_history: History,
     /// Since when its usual write has taken much longer than the fastest leg's.
     slow_since: Option<Instant>,
-    /// When the newest read was sent that it has answered, and the newest write, and when it was
-    /// answered.
+    /// The times at which the newest read that it has answered was sent and answered, and those of
+    /// the newest write.
     heard: [(Instant, Instant); 2],
-    /// When it was last seen to be late with an I/O that others could do.
+    /// The time it was last seen to be late with an I/O that others could do.
     lost_sight: Option<Instant>,
 }
 
@@ -290,7 +290,7 @@ impl Pace {
             self.flush_history.limit.max(2 * write).min(settings.wait_ceiling);
     }
 
-    /// Whether it did reads since the last background tick, small ones and large ones.
+    /// Returns whether it did small reads, and large ones, since the last background tick.
     pub(in crate::engine) fn reads_in_use(&mut self) -> [bool; 2] {
         self.histories[0].each_mut().map(History::is_in_use)
     }
@@ -300,12 +300,12 @@ impl Pace {
         self.histories[0][large].fade();
     }
 
-    /// How long an I/O of this kind may take before the leg counts as frozen.
+    /// Returns how long an I/O of this kind may take before the leg counts as frozen.
     pub(in crate::engine) fn wait_limit(&self, class: Class, sectors: u64) -> u64 {
         self.history(class, sectors).limit
     }
 
-    /// How long a read may take before another leg is asked too.
+    /// Returns how long a read may take before another leg is asked too.
     pub(in crate::engine) fn hedge_delay(&self, sectors: u64) -> u64 {
         self.history(Class::Read, sectors).hedge
     }
@@ -337,8 +337,8 @@ impl Pace {
         }
     }
 
-    /// Judges whether the leg is slow beside the fastest, whose usual write takes so many nanoseconds; zero
-    /// if that is not known.
+    /// Judges whether the leg is slow beside the fastest, whose usual write takes `fastest` nanoseconds;
+    /// zero if that is not known.
     pub(in crate::engine) fn judge_slow(&mut self, fastest: u64, now: Instant) {
         let own = self.usual_write();
         let percent = if self.is_slow() { SLOW_LEAVE_PERCENT } else { SLOW_ENTER_PERCENT };

@@ -1,4 +1,4 @@
-//! What a leg has completed, what of that is durable, and the flush that makes it so.
+//! The stamps of a leg: what it has completed, what of that is durable, and the flush that makes it so.
 //!
 //! A leg counts the writes it completes. A flush covers those up to the stamp it began with.
 
@@ -25,7 +25,7 @@ pub(in crate::engine) struct Stamps {
     retry_after: Instant,
     /// Earliest time of a flush that nobody waits for, while clients write.
     aside_after: Instant,
-    /// What was completed up to this stamp has been reported lost.
+    /// The stamp up to which what was lost has been reported.
     loss_reported: u64,
     /// The flush that healed regions wait for must cover this stamp.
     healing: u64,

@@ -1,4 +1,4 @@
-//! Whether a leg answers, and what that is worth: freezes, probation, strikes, the next look at it.
+//! The watch over a leg, whether it answers: freezes, probation, strikes, the next look at it.
 
 use crate::planted::{self, Planted};
 use hemi_units::{Instant, MILLISECOND, SECOND};
@@ -7,7 +7,7 @@ use hemi_units::{Instant, MILLISECOND, SECOND};
 const PROBATION_FIRST: u64 = 20 * MILLISECOND;
 /// I/O answered in time in a row after which earlier freezes are forgotten.
 const STRIKES_FORGET: u32 = 16;
-/// From so many strikes on, I/O that is a little late counts as the leg's usual …
+/// From this many strikes on, I/O that is a little late counts as the leg's usual …
 const STRIKES_USUAL: u32 = 2;
 /// … and from this probation on all its late I/O does.
 const RELAPSES_FROM: u64 = 8 * PROBATION_FIRST;
@@ -16,7 +16,7 @@ const PROBATION_MAX: u64 = 5 * SECOND;
 /// A leg that stayed well for this long starts over with the first probation.
 const PROBATION_FORGET: u64 = 30 * SECOND;
 
-/// Whether and how a leg answers.
+/// The ways in which a leg answers, or does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Health {
     /// The slot holds no device of the driver's.
@@ -34,13 +34,13 @@ pub(in crate::engine) enum Health {
 pub(super) enum Late {
     /// None: one freeze says nothing of the usual.
     None,
-    /// What has passed the limit by no more than half of it.
+    /// Those that have passed the limit by no more than half of it.
     Little,
     /// All.
     All,
 }
 
-/// What is known of whether one leg answers.
+/// The watch over one leg.
 pub(in crate::engine) struct Watch {
     health: Health,
     probation: u64,
@@ -48,13 +48,13 @@ pub(in crate::engine) struct Watch {
     last_thaw: Instant,
     /// Freezes since it last answered in time for long.
     strikes: u32,
-    /// How long the last freeze, or absence of its session, took, nanoseconds.
+    /// The duration of the last freeze, or absence of its session, in nanoseconds.
     last_freeze: u64,
     /// I/O it has answered in time since one was late.
     in_time: u32,
     /// I/O it has answered late without so much in time between.
     lates: u32,
-    /// When its I/O in flight is to be looked at next.
+    /// The time of the next look at its I/O in flight.
     next_look: Instant,
     /// That came late and was put off once.
     was_put_off: bool,

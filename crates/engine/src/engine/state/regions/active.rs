@@ -11,9 +11,9 @@ pub(super) struct Undurable {
     pub(super) first: u64,
     /// The number of the last.
     pub(super) last: u64,
-    /// When the first was made.
+    /// The time the first was made.
     pub(super) since: Instant,
-    /// When the last was made.
+    /// The time the last was made.
     pub(super) moved: Instant,
 }
 
@@ -97,7 +97,7 @@ impl Active {
         }
     }
 
-    /// Returns true if nothing of the region is under way, owed or waited for.
+    /// Returns true if nothing of the region is in flight, owed or waited for.
     pub(super) fn is_idle(&self) -> bool {
         self.operations == 0
             && self.waiting == NONE

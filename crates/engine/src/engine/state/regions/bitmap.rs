@@ -44,7 +44,7 @@ impl Bitmap {
         }
     }
 
-    /// How many bits are set.
+    /// Returns how many bits are set.
     pub(crate) fn count(&self) -> u64 {
         self.set
     }

@@ -68,7 +68,7 @@ impl Regions {
         self.active[record].lacks[leg]
     }
 
-    /// Counts so many more, or fewer, of them.
+    /// Counts `debts` more, or fewer, of them.
     pub(in crate::engine) fn adjust_lacks(&mut self, record: u32, leg: usize, debts: i32) {
         if debts > 0 {
             self.note_behind(LegIndex(leg as u8), self.active[record].region);

@@ -34,7 +34,7 @@ pub(in crate::engine) struct Candidates<'a> {
     pub(in crate::engine) now: Instant,
     /// Legs that are being detached or marked out, as a mask.
     pub(in crate::engine) leaving: u8,
-    /// A client's flush is under way.
+    /// A client's flush is in flight.
     pub(in crate::engine) flushing: bool,
     /// Extents that are lost, and those being rewritten.
     pub(in crate::engine) lost: &'a LostList,
@@ -66,7 +66,7 @@ pub(in crate::engine) struct Moved {
     pub(in crate::engine) flushes: [Option<FlushWanted>; 2],
 }
 
-/// The moves of authority under way.
+/// The moves of authority in progress.
 pub(super) struct Moves {
     /// Records whose authority has to move.
     wanted: VecDeque<u32>,
@@ -314,7 +314,7 @@ impl Regions {
     }
 
     /// Returns the regions in use whose authority has to move, in the order it was asked for, out
-    /// of the first so many.
+    /// of the first `looked_at`.
     pub(in crate::engine) fn regions_to_move(&self, looked_at: usize) -> impl Iterator<Item = u32> {
         let wanted = self.moves.wanted.iter().take(looked_at);
         wanted

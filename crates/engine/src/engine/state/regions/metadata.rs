@@ -1,4 +1,4 @@
-//! Which metadata blocks exist, what of them is durable where, and what is to be written.
+//! The metadata blocks: what of them is durable where, and what is to be written.
 //!
 //! The region table's pages, the superblock and the lost list are all **objects**: each has
 //! one sequence that grows with every change, two slots on every leg, and at most one write
@@ -50,7 +50,7 @@ impl Object {
         self.sequence + u64::from(self.changed)
     }
 
-    /// Whether `leg` has the newest content, and nothing else.
+    /// Returns true if `leg` has the newest content, and nothing else.
     fn is_current(&self, leg: LegIndex) -> bool {
         let on_leg = &self.legs[leg.index()];
         let unknown = on_leg.other_slot_unknown && !planted::is(Planted::OldSlotKept);
@@ -64,11 +64,11 @@ pub(crate) struct BlockWrite {
     pub(crate) object: ObjectId,
     pub(crate) sequence: u64,
     pub(crate) slot: u8,
-    /// Where on the leg, in sectors.
+    /// Its place on the leg, in sectors.
     pub(crate) extent: Extent,
     /// Byte address of the same.
     pub(crate) address: u64,
-    /// Which image holds the bytes.
+    /// The image that holds the bytes.
     pub(crate) image: u32,
     /// Moves of authority made before its content was taken.
     pub(crate) moves: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Metadata {
     in_flight: [u32; LEGS_MAX],
 }
 
-/// What recovery knows of an object: its sequence and each leg's durable sequence and slot.
+/// An object as recovery knows it: its sequence and each leg's durable sequence and slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectState {
     /// The highest valid sequence on any leg that counts.
@@ -141,7 +141,7 @@ impl Metadata {
         self.layout.page_of(region)
     }
 
-    /// Whether the object is a page of the region table.
+    /// Returns true if the object is a page of the region table.
     pub(crate) fn is_page(&self, object: ObjectId) -> bool {
         object < self.layout.page_count()
     }
@@ -184,7 +184,7 @@ impl Metadata {
         self.objects[object as usize].legs[leg.index()].durable
     }
 
-    /// Whether a leg has the list of what is lost: it must not decide a region before, or
+    /// Returns true if a leg has the list of what is lost: it must not decide a region before, or
     /// recovery would serve from it what is lost.
     pub(crate) fn knows_lost(&self, leg: LegIndex) -> bool {
         !self.lacks(self.lost_list(), leg)
@@ -210,7 +210,7 @@ impl Metadata {
         }
     }
 
-    /// Whether a request is waiting for `leg`.
+    /// Returns true if a request is waiting for `leg`.
     pub(crate) fn has_requests(&self, leg: LegIndex) -> bool {
         !self.queues[leg.index()].is_empty()
     }
@@ -236,7 +236,7 @@ impl Metadata {
         current
     }
 
-    /// Whether every object's newest content is durable on `leg`.
+    /// Returns true if every object's newest content is durable on `leg`.
     pub(crate) fn is_current(&self, leg: LegIndex) -> bool {
         self.objects.iter().all(|object| object.is_current(leg))
     }
@@ -323,7 +323,7 @@ impl Metadata {
         None
     }
 
-    /// Whether a write of the object is in flight to `leg`: its outcome is not known.
+    /// Returns true if a write of the object is in flight to `leg`: its outcome is not known.
     pub(crate) fn is_in_flight(&self, object: ObjectId, leg: LegIndex) -> bool {
         self.in_flight(object, leg).is_some()
     }

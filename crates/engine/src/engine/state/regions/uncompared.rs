@@ -1,4 +1,4 @@
-//! Which regions are uncompared: dirty when the volume was opened, where a leg that was whole has
+//! The uncompared regions: dirty when the volume was opened, where a leg that was whole has
 //! not been compared with the authority since.
 //!
 //! Such a leg may have all of the region, and nobody knows. If the authority is gone for good by

@@ -4,7 +4,7 @@
 //! A region is among them from the moment it is clean without the leg, until a page that is
 //! durable on the leg says that it is dirty or that the leg is whole. A flush of several copies
 //! waits for those that were there when the leg had all that the flush covers, but not for those
-//! added since: under a steady load it might wait for ever. So there are two generations of them,
+//! added since: under a steady load it might wait forever. So there are two generations of them,
 //! as a grace period of read-copy-update has. The older one only shrinks, and a new one begins
 //! when it is empty.
 
@@ -135,7 +135,7 @@ mod tests {
             }
         }
 
-        /// A steady load adds regions for ever, none of which stays: nobody waits for ever.
+        /// A steady load adds regions forever, none of which stays: nobody waits forever.
         #[test]
         fn nobody_waits_for_ever(lifetimes in proptest::collection::vec(1usize..10, 100)) {
             let mut unrecorded = Unrecorded::new(100);
