@@ -69,6 +69,16 @@ def python_comments(path: Path) -> Iterator[tuple[int, str, bool]]:
             yield number, plain[1], False
 
 
+def markdown_lines(path: Path) -> Iterator[tuple[int, str, bool]]:
+    """Yields each line outside of code blocks, which quote what programs print."""
+    fenced = False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield number, line, False
+
+
 def tracked(paths: list[str]) -> list[Path]:
     """Lists the tracked Rust, Python and Markdown files below `paths`."""
     names = subprocess.run(
@@ -85,7 +95,7 @@ def tracked(paths: list[str]) -> list[Path]:
 def complaints(path: Path) -> tuple[int, list[tuple[int, str]]]:
     """Returns the number of doc comments in a file and the lines with something to mend."""
     if path.suffix == ".md":
-        lines = [(n, line, False) for n, line in enumerate(path.read_text().splitlines(), 1)]
+        lines = list(markdown_lines(path))
     else:
         lines = list((rust_comments if path.suffix == ".rs" else python_comments)(path))
     found = []

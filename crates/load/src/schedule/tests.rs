@@ -41,14 +41,14 @@ fn run(schedule: &mut Schedule<AnyWorkload>, service: u64, step: u64) -> (Vec<Do
                 break;
             }
             under_way.pop();
-            let (ready, issued) = by_tag[tag as usize].take().expect("it is under way");
+            let (ready, issued) = by_tag[tag as usize].take().expect("it is in flight");
             log.push(Done { ready, issued, at: now });
             schedule.completed(now, tag);
         }
         while let Some(ready) = schedule.take() {
             let tag = ready.issue.tag as usize;
             by_tag.resize(by_tag.len().max(tag + 1), None);
-            assert!(by_tag[tag].replace((ready, now)).is_none(), "{tag} is under way already");
+            assert!(by_tag[tag].replace((ready, now)).is_none(), "{tag} is in flight already");
             under_way.push(Reverse((now + service, ready.issue.tag)));
         }
         assert_eq!(schedule.under_way() as usize, under_way.len());

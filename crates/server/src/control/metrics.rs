@@ -119,7 +119,7 @@ impl SnapshotCollector {
         out.gauge("connections", "Open client connections", connections.open as f64)?;
         out.counter("connections_accepted", "Client connections accepted", connections.accepted)?;
         out.counter("connections_refused", "Client connections turned away", connections.refused)?;
-        out.gauge("requests_in_flight", "Client requests under way", f64::from(status.requests))?;
+        out.gauge("requests_in_flight", "Client requests in flight", f64::from(status.requests))?;
         out.counter("requests_failed", "Client requests answered with an error", status.failed)?;
         out.counter("stall_hidden_seconds", "Time that legs did not answer while clients were served", as_seconds(self.hidden.total_ns))?;
         let operation = |name: &str| vec![("operation", name.to_owned())];

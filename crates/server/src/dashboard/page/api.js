@@ -64,7 +64,7 @@ export async function post(path, body) {
 const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
 /**
- * Follows the volume for ever. `on` has `status(status)`, `event(event)`, `link(state)` with "live", "poll" or
+ * Follows the volume forever. `on` has `status(status)`, `event(event)`, `link(state)` with "live", "poll" or
  * "lost", and `denied()`, after which it ends.
  */
 export async function follow(on) {
