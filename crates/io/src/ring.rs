@@ -154,7 +154,7 @@ impl RingFile {
     }
 }
 
-/// Why the ring could not be set up.
+/// An error in setting up the ring.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// The kernel refuses io_uring.
@@ -228,7 +228,7 @@ pub struct Ring {
     buffers_registered: u16,
     /// Entries that the kernel has not taken yet (out of memory), in order.
     backlog: VecDeque<squeue::Entry>,
-    /// Files to be let go once no queued entry names them.
+    /// Files to be closed once no queued entry names them.
     leaving: Vec<OwnedFd>,
     /// Entries submitted since the last wait that complete within the submission, so that
     /// the wait does not return for these alone.

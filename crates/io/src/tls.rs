@@ -166,7 +166,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// With a client of ours.
+    /// The client end of a session.
     pub fn serve(config: Arc<ServerConfig>) -> Result<Tls, rustls::Error> {
         Ok(Tls::new(ServerConnection::new(config)?.into()))
     }
@@ -238,7 +238,7 @@ impl Tls {
         self.queued
     }
 
-    /// Whether there is anything to send.
+    /// Returns true if there is anything to send.
     pub fn wants_to_send(&self) -> bool {
         self.session.wants_write()
     }

@@ -13,37 +13,37 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The extent of `count` sectors from `start`.
+    /// Returns the extent of `count` sectors from `start`.
     pub fn new(start: u64, count: u64) -> Extent {
         Extent { start, end: start + count }
     }
 
-    /// Length in sectors.
+    /// Returns the length in sectors.
     pub fn sectors(self) -> u64 {
         self.end - self.start
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn bytes(self) -> u64 {
         self.sectors() * SECTOR_BYTES
     }
 
-    /// Whether it holds no sector.
+    /// Returns true if it holds no sector.
     pub fn is_empty(self) -> bool {
         self.start >= self.end
     }
 
-    /// Whether the two share a sector.
+    /// Returns true if the two share a sector.
     pub fn overlaps(self, other: Extent) -> bool {
         self.start < other.end && other.start < self.end
     }
 
-    /// Whether `other` lies wholly within.
+    /// Returns true if `other` lies wholly within.
     pub fn contains(self, other: Extent) -> bool {
         self.start <= other.start && other.end <= self.end
     }
 
-    /// The sectors both hold; empty (with `start >= end`) if none.
+    /// Returns the sectors that both hold, empty (with `start >= end`) if none.
     pub fn intersection(self, other: Extent) -> Extent {
         Extent { start: self.start.max(other.start), end: self.end.min(other.end) }
     }

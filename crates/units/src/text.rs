@@ -21,17 +21,17 @@ use crate::instant::SECOND;
 pub struct Size(pub u64);
 
 impl Size {
-    /// `count` KiB.
+    /// Returns `count` KiB.
     pub const fn kib(count: u64) -> Size {
         Size(count << 10)
     }
 
-    /// `count` MiB.
+    /// Returns `count` MiB.
     pub const fn mib(count: u64) -> Size {
         Size(count << 20)
     }
 
-    /// `count` GiB.
+    /// Returns `count` GiB.
     pub const fn gib(count: u64) -> Size {
         Size(count << 30)
     }
@@ -63,7 +63,7 @@ fn in_units(bytes: u64, factor: u64, units: [&'static str; 7]) -> (u64, &'static
     (count, units[unit])
 }
 
-/// Why a size or a duration was not understood.
+/// An error in a quantity's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// Not a size.
@@ -113,22 +113,22 @@ impl FromStr for Size {
 pub struct Time(pub u64);
 
 impl Time {
-    /// `count` microseconds.
+    /// Returns `count` microseconds.
     pub const fn micros(count: u64) -> Time {
         Time(count * 1_000)
     }
 
-    /// `count` milliseconds.
+    /// Returns `count` milliseconds.
     pub const fn millis(count: u64) -> Time {
         Time(count * 1_000_000)
     }
 
-    /// `count` seconds.
+    /// Returns `count` seconds.
     pub const fn seconds(count: u64) -> Time {
         Time(count * 1_000_000_000)
     }
 
-    /// As the standard library's type.
+    /// Returns it as the standard library's type.
     pub const fn duration(self) -> Duration {
         Duration::from_nanos(self.0)
     }

@@ -6,7 +6,7 @@ pub mod bounds;
 pub mod legs;
 pub mod tls;
 
-/// Why a configuration was refused.
+/// The reason why a configuration was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file could not be read.
@@ -14,7 +14,7 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The file is not TOML, or has an unknown key or a value of the wrong kind.
@@ -22,7 +22,7 @@ pub enum ConfigError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Why, with the line.
+        /// The parser's error, with the line.
         source: Box<toml::de::Error>,
     },
     /// A number is outside its range.
@@ -46,15 +46,15 @@ pub enum ConfigError {
     Conflict {
         /// The option.
         key: String,
-        /// What is wrong and the way out.
+        /// The reason, and the way out.
         reason: String,
     },
     /// A `KEY=VALUE` of the command line was refused.
     #[error("--set {assignment}: {reason}")]
     Override {
-        /// As given.
+        /// The assignment as given.
         assignment: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
 }

@@ -25,7 +25,7 @@ pub struct TlsConfig {
     /// certificate of the authorities may do what the export allows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<TlsClient>,
-    /// Whether clients that do not start TLS are turned away. Default true.
+    /// True if clients that do not start TLS are turned away. Default true.
     #[serde(default = "yes")]
     pub required: bool,
 }

@@ -119,7 +119,7 @@ impl<'de> Deserialize<'de> for Listen {
     }
 }
 
-/// What one export's clients may use.
+/// Limits on the clients of one export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct ExportLimits {
