@@ -174,7 +174,7 @@ forged: setup release ## 10,000 volumes with forged metadata through inspect, se
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/hostile/forged.py --jobs $(JOBS) $(FORGED_ARGS)
 
 SANITIZE_ARGS ?=
-sanitize: ## the tests of the one crate with `unsafe` under AddressSanitizer (needs a nightly toolchain); SANITIZE_ARGS="arena"
+sanitize: ## the tests of the crates with `unsafe` under AddressSanitizer (needs a nightly toolchain); SANITIZE_ARGS="arena"
 	scripts/sanitize.sh $(SANITIZE_ARGS)
 
 POWER_CUT_ARGS ?=

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of hemi-server, the one crate with `unsafe`, under AddressSanitizer.
+# Runs the tests of hemi-io and hemi-server, the crates with `unsafe`, under AddressSanitizer.
 #
 #   scripts/sanitize.sh [test name ...]
 #
@@ -17,5 +17,5 @@ fi
 export ASAN_OPTIONS="detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 export RUSTFLAGS="-Zsanitizer=address ${RUSTFLAGS:-}"
 # With its own target directory: everything is built anew for it.
-cargo +nightly test --locked --quiet --package hemi-server --lib --target "$target" \
+cargo +nightly test --locked --quiet --package hemi-io --package hemi-server --lib --target "$target" \
   --target-dir "${CARGO_TARGET_DIR:-target}/sanitize" -- "$@"

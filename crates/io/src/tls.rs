@@ -166,7 +166,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// The client end of a session.
+    /// Starts TLS with a client of this server.
     pub fn serve(config: Arc<ServerConfig>) -> Result<Tls, rustls::Error> {
         Ok(Tls::new(ServerConnection::new(config)?.into()))
     }

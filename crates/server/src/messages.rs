@@ -137,7 +137,7 @@ pub enum ReactorMessage {
     },
     /// Registers a mapping of the buffers, now that all its pages are populated.
     Populated {
-        /// Which, in the order of [`hemi_io::arena::Arena::memory_mut`].
+        /// Its index, in the order of [`hemi_io::arena::Arena::memory_mut`].
         mapping: usize,
     },
     /// Counts the regions by condition, in `cells.len()` cells of equal size.
