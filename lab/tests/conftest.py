@@ -1,4 +1,4 @@
-"""Puts the tests' helpers beside them on the path."""
+"""Puts this directory on the path, so that tests find their helpers."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def program(folder: Path, text: str) -> Path:
             "Install fio",
         ),
         ("quick", "file:{}/new,size=500TiB", {}, "needs 500 TiB, and .* free", "smaller size"),
-        ("quick", "file:{}/none/new,size=2MiB", {}, "none is no folder", "Make it first"),
+        ("quick", "file:{}/none/new,size=2MiB", {}, "none is no directory", "Create it first"),
     ],
 )
 def test_what_is_missing_is_found_before_the_first_write(

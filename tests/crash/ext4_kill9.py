@@ -7,7 +7,7 @@ returned is remembered outside the volume, with its checksum. Then a leg freezes
 `hemi serve` is killed with SIGKILL, and the leg thaws, which lets requests of the dead hemi land
 late. hemi starts again, a mount replays the journal, and:
 
-- every remembered file exists with its content;
+- every remembered file exists with its content,
 - e2fsck finds nothing to repair.
 
 `make crash-ext4` runs it with either leg frozen. `--rounds N` repeats it on one volume.

@@ -163,8 +163,8 @@ class Bench:
         self.writer.add_rounds(rounds)
 
     def _next_seed(self) -> int:
-        # Seeds far apart, so that no two steps of similar runs share one; below 2^53 for the
-        # tables.
+        # Seeds far apart, so that no two steps of similar runs share one. They are below 2^53 for
+        # the tables.
         return (self.seed * 0x9E3779B97F4A7C15 + (self._steps + 1) * 0xBF58476D1CE4E5B9) % 2**53
 
     def begin(self, step: Step) -> None:

@@ -27,7 +27,7 @@ class Cards:
         self._known: dict[str, str] = {}
         build = hashlib.sha256(Path(hemi).read_bytes()).hexdigest()[:16]
         for preset in dict.fromkeys(presets):
-            # A preset may be a file; then its content belongs to the key.
+            # A preset may be a file. Then its content belongs to the key.
             file = Path(preset)
             content = file.read_bytes() if file.is_file() else b""
             key = hashlib.sha256(preset.encode() + content).hexdigest()[:16]

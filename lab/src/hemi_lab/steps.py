@@ -52,7 +52,7 @@ class StallPhase:
     """Share of the reads that stall, 0 to 1."""
     writes: float
     delay: float
-    """Seconds."""
+    """Delay in seconds."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def start(
 
 def _die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The lab blocks these while it cleans up; its children must not inherit that.
+    # The lab blocks these while it cleans up. Its children must not inherit that.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 

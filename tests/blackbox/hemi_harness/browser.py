@@ -53,7 +53,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Sends a command and returns its result; notes the events that come before it."""
+        """Sends a command and returns its result. Notes the events that come before it."""
         self._count += 1
         message: dict[str, Any] = {"id": self._count, "method": method, "params": parameters}
         if self._session:

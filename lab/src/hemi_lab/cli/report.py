@@ -1,4 +1,4 @@
-"""`hemi-lab report`: runs as one HTML file."""
+"""`hemi-lab report`: writes runs as one HTML file."""
 
 from __future__ import annotations
 

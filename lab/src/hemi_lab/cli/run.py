@@ -1,4 +1,4 @@
-"""`hemi-lab run`: a plan on a target."""
+"""`hemi-lab run`: runs a plan on a target."""
 
 from __future__ import annotations
 

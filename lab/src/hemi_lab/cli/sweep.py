@@ -1,4 +1,4 @@
-"""`hemi-lab sweep`: many simulations, on local processes or on Ray."""
+"""`hemi-lab sweep`: runs many simulations, on local processes or on Ray."""
 
 from __future__ import annotations
 

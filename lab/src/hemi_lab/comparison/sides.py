@@ -69,14 +69,15 @@ def side(letter: str, folder: Path) -> Side:
         folders = sorted(path.parent for path in folder.glob(f"*/{HEADER}"))
         if not folders:
             raise UsageError(
-                f"{folder}: there is no run in it", "Name a run's folder, or one with runs in it."
+                f"{folder}: there is no run in it",
+                "Name a run's directory, or one with runs in it.",
             )
     readers = sorted((Reader(path) for path in folders), key=lambda reader: reader.result.started)
     targets = list(dict.fromkeys(str(reader.result.target["text"]) for reader in readers))
     if len(targets) > 1:
         raise UsageError(
             f"{folder}: runs of several targets: {', '.join(targets)}",
-            "A side is one target: give each a folder of its own.",
+            "A side is one target: give each a directory of its own.",
         )
     found = Side(letter, targets[0], readers)
     for reader in readers:

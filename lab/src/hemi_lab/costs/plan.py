@@ -141,7 +141,7 @@ class Option(Strict):
 
 
 class CostPlan(Strict):
-    """A cost plan."""
+    """A cost plan: a demand, and the options to meet it."""
 
     title: str
     currency: str = "EUR"

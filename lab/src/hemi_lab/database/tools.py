@@ -29,7 +29,7 @@ class ToolFailed(LabError):
     """A tool has failed, is missing, or did not end."""
 
     def __init__(self, command: str, what: str, output: str) -> None:
-        """Takes `what`, which follows the command: "exited with 1", "did not end within 60 s"."""
+        """Takes `what`, the rest of the sentence: "exited with 1", "did not end within 60 s"."""
         self.command = command
         self.output = output
         shown = output[-_SHOWN_BYTES:].strip() or "(it printed nothing)"

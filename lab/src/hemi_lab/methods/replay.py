@@ -1,4 +1,4 @@
-"""Replay of a trace at its own times, behind several effective queue depths."""
+"""Replays a trace at its own times, at several effective queue depths."""
 
 from __future__ import annotations
 

@@ -374,7 +374,7 @@ AnyTest = Annotated[
 
 
 class Plan(Strict):
-    """A plan."""
+    """A plan: its tests in order, on one kind of target."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     title: str

@@ -1,1 +1,1 @@
-"""A run's result: `result.json` and Parquet tables in one folder (docs/lab/results.md)."""
+"""A run's result: `result.json` and Parquet tables in one directory (docs/lab/results.md)."""

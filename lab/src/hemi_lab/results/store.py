@@ -214,7 +214,7 @@ class Reader:
             self.result = Result.model_validate_json(path.read_text())
         except OSError as error:
             raise UsageError(
-                f"{path}: {error.strerror}", "Name the folder of a run; hemi-lab run makes one."
+                f"{path}: {error.strerror}", "Name the directory of a run; hemi-lab run makes one."
             ) from error
         except ValidationError as error:
             first = error.errors()[0]

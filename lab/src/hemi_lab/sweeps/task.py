@@ -80,7 +80,7 @@ def _put(item: Attached, folder: Path, root: Path) -> None:
         if not Path(item.name).is_file():
             raise LabError(
                 f"{item.name} is not on {os.uname().nodename}",
-                "Name it from the spec's folder, or put it on a file system of all machines.",
+                "Name it from the spec's directory, or put it on a file system of all machines.",
             )
         return
     path = Path(os.path.normpath(folder / item.name))

@@ -155,7 +155,7 @@ def _part(text: str) -> Part:
 
 def _directory(text: str, path: Path) -> Part:
     if not path.is_dir():
-        raise UsageError(f"target {text!r}: {path} is no directory", "Make it first.")
+        raise UsageError(f"target {text!r}: {path} is no directory", "Create it first.")
     if not os.access(path, os.W_OK | os.X_OK):
         raise UsageError(f"target {text!r}: {path} is not writable by this user", "Name another.")
     device = path.stat().st_dev

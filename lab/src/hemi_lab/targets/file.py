@@ -38,7 +38,7 @@ class FileTarget:
 
     def _bytes(self) -> int:
         if self._path.is_dir():
-            raise UsageError(f"{self.path} is a folder", "Name a file in it, with a size.")
+            raise UsageError(f"{self.path} is a directory", "Name a file in it, with a size.")
         if self._path.is_block_device():
             # As a file it would look empty and unused.
             raise UsageError(
@@ -57,7 +57,7 @@ class FileTarget:
                 f"{self.path} does not exist", f"Say how large: file:{self.path},size=1GiB"
             )
         if not self._path.parent.is_dir():
-            raise UsageError(f"{self._path.parent} is no folder", "Make it first.")
+            raise UsageError(f"{self._path.parent} is no directory", "Create it first.")
         return self._size
 
     def describe(self) -> Description:

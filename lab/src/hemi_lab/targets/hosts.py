@@ -26,7 +26,7 @@ class HostsTarget:
         if not path.startswith("/"):
             raise UsageError(
                 f"target {text!r}: {path} is no whole path",
-                "Hosts have working folders of their own.",
+                "Hosts have working directories of their own.",
             )
 
     def _bytes(self) -> int:

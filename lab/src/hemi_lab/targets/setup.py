@@ -100,7 +100,7 @@ class SetupTarget:
         folder = Path(self._setup.folder or tempfile.gettempdir())
         if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise UsageError(
-                f"target {self.text!r}: folder = {folder}: it is no folder that can be written",
+                f"target {self.text!r}: folder = {folder}: it is no writable directory",
                 "Name one that is there.",
             )
         each = self._setup.size + METADATA_BYTES

@@ -62,7 +62,7 @@ def whole(trace: Trace, store: Store) -> Tables:
         except (pl.exceptions.PolarsError, OSError) as error:
             raise LabError(
                 f"a part of {trace.name} in {store.folder} cannot be read: {error}",
-                "Remove that folder: its parts are read anew.",
+                "Remove that directory: its parts are read again.",
             ) from error
     if not found["operations"]["requests"].sum():
         raise UsageError(f"{trace.name} has no request", "Check the format.")

@@ -150,7 +150,7 @@ class HostsDriver:
         )
 
     def ceiling(self, outstanding: int) -> Ceiling | None:
-        """Returns `None`: the limit of this machine says nothing of the hosts."""
+        """Returns `None`, since the limit of this machine is not that of the hosts."""
         return None
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""hemi load: loads with times of their own on files, devices and NBD exports."""
+"""hemi load: open loops on files, devices and NBD exports."""

@@ -29,7 +29,7 @@ CauseWatch = Callable[[], AbstractContextManager[Callable[[], pl.DataFrame]]]
 
 
 def find_load() -> str:
-    """The path of a hemi that makes loads."""
+    """Returns the path of a hemi with the command `load`."""
     hemi = tool.find("hemi", "HEMI", INSTALL)
     try:
         tool.run([hemi, "load", "--help"])
@@ -54,7 +54,7 @@ class LoadDriver:
         self._steps = 0
 
     def run(self, step: Step) -> StepResult:
-        """One load, its JSON and its requests."""
+        """Runs one load, and reads its JSON and its requests."""
         load = step.load
         if load is None or isinstance(load, Load | OfDatabase):
             raise LabError("hemi load is for loads with times of their own", "Take fio.")
@@ -79,7 +79,7 @@ class LoadDriver:
                 finished = tool.run(command, folder)
                 interrupted, cpu_seconds = finished.interrupted, finished.cpu_seconds
             except ToolError as error:
-                # It fails, too, where it was later than its bound; its result says so.
+                # It also fails if it was later than its bound. Then its result has the reason.
                 failure = error
         report = _report(folder / "out.json")
         shown = spec.as_command(text, command)

@@ -1,4 +1,4 @@
-"""`hemi load`'s JSON and its requests as a step's result."""
+"""Reads `hemi load`'s JSON and its requests into a step's result."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def result(
     keep: bool,
     lateness_bound: float,
 ) -> StepResult:
-    """Of a load that ended. One whose own lateness was beyond its bound has no latencies; it
-    keeps its lateness, so that the audit fails, and says why."""
+    """Returns the result of a load that ended.
+
+    A load with lateness beyond its bound has no latencies. It keeps its lateness, so that the audit
+    fails and shows the reason."""
     notes = []
     refused = report["refusal"]
     if refused is not None:
@@ -54,14 +56,15 @@ def result(
         command=command,
         notes=notes,
         interrupted=interrupted,
-        # What is not to be believed is not kept either.
+        # Untrustworthy requests are not kept either.
         records=known if keep and refused is None else None,
         began=float(report["began"]),
     )
 
 
 def operations(report: dict[str, Any], measured: float) -> dict[str, Operation]:
-    """Reads, writes, flushes and all together, of a report of `hemi load` or `hemi sim`."""
+    """Returns reads, writes, flushes and all together from a report of `hemi load` or `hemi
+    sim`."""
     found: dict[str, Operation] = {}
     for kind, key in _KINDS.items():
         part = report[key]
@@ -77,7 +80,7 @@ def operations(report: dict[str, Any], measured: float) -> dict[str, Operation]:
 
 
 def records(rows: pl.DataFrame) -> pl.DataFrame:
-    """Requests that ended well, from the time each was intended for."""
+    """Returns the successful requests, each from its intended time."""
     return (
         rows.filter(pl.col("error").is_null())
         .select(

@@ -1,4 +1,4 @@
-"""A load as `hemi load` reads it."""
+"""Writes a load in the form that `hemi load` reads."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def text(title: str, seed: int, workload: dict[str, Any]) -> str:
-    """The TOML file."""
+    """Returns the TOML file."""
     return f"title = {value(title)}\nseed = {seed}\nworkload = {value(workload)}\n"
 
 
 def value(of: Any) -> str:
-    """An inline value. JSON's strings and numbers are TOML's; its objects are not."""
+    """Returns an inline value. JSON's strings and numbers are TOML's, its objects are not."""
     if isinstance(of, dict):
         return "{ " + ", ".join(f"{key} = {value(part)}" for key, part in of.items()) + " }"
     if isinstance(of, list):
@@ -22,6 +22,6 @@ def value(of: Any) -> str:
 
 
 def as_command(spec: str, command: list[str]) -> list[str]:
-    """A command that runs without the file, to be given again."""
+    """Returns a command that needs no file, so that it can be repeated."""
     rest = [part if part != "load.toml" else "/dev/stdin" for part in command]
     return ["sh", "-c", f"printf %s {shlex.quote(spec)} | {shlex.join(rest)}"]
