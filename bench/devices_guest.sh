@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs as init inside a user-mode kernel, on the host's files: measures the ways to a block device on the
-# same RAM disks, in rounds. Told by environment variables on the kernel's command line (OUT: directory for
-# results; SECONDS_RUN, VOLUME_MIB, HEMI, ROUNDS; SYSTEMS, CASES: what to run, separated by commas).
-# Each run leaves $OUT/ROUND.SYSTEM.CASE.json, and $OUT/ROUND.SYSTEM.CASE.ticks: hundredths of a second of
-# processor time that hemi took for it. What ended them early is told in $OUT/failed.
+# Runs as init inside a user-mode kernel, on the host's files, and measures the ways to a block device on the
+# same RAM disks, in rounds. Its settings are environment variables on the kernel's command line: OUT
+# (directory for results), SECONDS_RUN, VOLUME_MIB, HEMI, ROUNDS, and SYSTEMS and CASES (runs to make,
+# separated by commas). Each run leaves $OUT/ROUND.SYSTEM.CASE.json, and $OUT/ROUND.SYSTEM.CASE.ticks with
+# hemi's processor time in hundredths of a second. The reason for an early end is in $OUT/failed.
 # shellcheck source=bench/guest.sh
 . "$(dirname "$0")/guest.sh"
 

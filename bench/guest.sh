@@ -1,5 +1,5 @@
-# Sourced by the scripts that run as init inside a user-mode kernel: mounts what a system has, and sends what is
-# said to $OUT/guest.log.
+# Sourced by the scripts that run as init inside a user-mode kernel. Mounts the usual file systems, and sends
+# all output to $OUT/guest.log.
 # shellcheck shell=sh
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
@@ -17,7 +17,7 @@ fail() {
   sync
   busybox poweroff -f
 }
-# retry COMMAND...: until it succeeds, for 30 s.
+# retry COMMAND...: repeats it until it succeeds, for 30 s.
 retry() {
   tries=0
   until "$@"; do

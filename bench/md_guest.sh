@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs as init inside user-mode Linux, on the host's files: measures Linux md RAID-1 and hemi
-# on the same RAM disks behind dm-delay, with the same freezes. Told by environment variables
-# on the kernel's command line (OUT: directory for results; SECONDS_RUN, VOLUME_MIB, HEMI;
-# SYSTEMS, CASES, DEPTHS: what to run, separated by commas).
-# Each run leaves $OUT/SYSTEM.CASE.DEPTH.json; what ended them early is told in $OUT/failed.
+# Runs as init inside user-mode Linux, on the host's files, and measures Linux md RAID-1 and hemi on
+# the same RAM disks behind dm-delay, with the same freezes. Its settings are environment variables
+# on the kernel's command line: OUT (directory for results), SECONDS_RUN, VOLUME_MIB, HEMI, and
+# SYSTEMS, CASES and DEPTHS (runs to make, separated by commas). Each run leaves
+# $OUT/SYSTEM.CASE.DEPTH.json. The reason for an early end is in $OUT/failed.
 # shellcheck source=bench/guest.sh
 . "$(dirname "$0")/guest.sh"
 
@@ -17,7 +17,7 @@ busybox insmod "$modules/block/brd.ko" rd_nr=2 rd_size=$leg_kib max_part=0 || fa
 # Written in full once, so that no measured write is the one that allocates its page.
 for i in 0 1; do dd if=/dev/zero of=/dev/ram$i bs=1M count=$((VOLUME_MIB + 64)) status=none; done
 
-# legs DELAY0 DELAY1: makes /dev/mapper/leg0 and leg1 anew, each so many ms late, without the
+# legs DELAY0 DELAY1: recreates /dev/mapper/leg0 and leg1 with these delays in ms, without the
 # superblocks of the run before.
 legs() {
   for i in 0 1; do
@@ -27,8 +27,8 @@ legs() {
   done
   dmsetup mknodes
 }
-# A leg may be held for a second after the last process that had it open has ended: the kernel
-# takes an io_uring and its registered files down in the background.
+# A leg may be held for a second after the last process that had it open has ended, since the kernel
+# releases an io_uring and its registered files in the background.
 no_legs() {
   for i in 0 1; do retry dmsetup remove leg$i; done
 }
@@ -52,7 +52,7 @@ start_hemi() {
     --control /run/work/v.ctl --set engine.exposure.bytes=1GiB --set engine.exposure.age=60s &
   server=$!
   retry test -S /run/work/v.ctl
-  # md's array is assumed clean: hemi's legs have to be alike as well before it is measured.
+  # md's array is assumed clean, as hemi's legs also have to be identical before it is measured.
   retry converged
 }
 start() {
@@ -74,20 +74,20 @@ stop() {
   case $1 in
   md.*) retry mdadm --stop /dev/md0 ;;
   hemi)
-    # What it still owes to a slow leg is of no interest, and would take its time.
+    # The debt to a slow leg does not matter here, and would take time to drain.
     kill -KILL $server
     wait $server
     ;;
   esac
 }
 
-# load NAME FROZEN DEPTH: one fio run; FROZEN is none, 0 or 1. Fails if the freeze did not fall
-# into the run (because the whole machine paused, say): then the run says nothing of a freeze.
+# load NAME FROZEN DEPTH: one fio run. FROZEN is none, 0 or 1. Fails if the freeze did not fall into
+# the run (if the whole machine paused, for example), since then the run shows no freeze.
 load() {
   missed=
   [ "$2" = none ] || before=$(leg_writes "$2")
-  # The whole latency, submission included: that is where md lets a writer wait for a place
-  # among the writes behind.
+  # The whole latency, submission included, since md lets a writer wait there for a place among the
+  # writes behind.
   # shellcheck disable=SC2086
   fio --name=load --output-format=json --output="$OUT/$1.part" --lat_percentiles=1 \
     --clat_percentiles=0 --percentile_list=50:99:99.9 --rw=randwrite --bs=4k \
@@ -95,7 +95,7 @@ load() {
     --norandommap=1 --randrepeat=0 $target &
   fio=$!
   if [ "$2" != none ]; then
-    # fio takes its time to start here: the freeze has to fall into the load.
+    # fio takes its time to start here, and the freeze has to fall into the load.
     until [ "$(leg_writes "$2")" -gt $((before + 200)) ] || ! kill -0 $fio; do
       sleep 0.1
     done

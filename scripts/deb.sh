@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Packs hemi for Debian: OUT/hemi_VERSION_ARCHITECTURE.deb. The same program and the same SOURCE_DATE_EPOCH make the
-# same bytes.
+# Packs hemi for Debian as OUT/hemi_VERSION_ARCHITECTURE.deb. The same program and the same SOURCE_DATE_EPOCH
+# give the same bytes.
 #
 #   scripts/deb.sh OUT
 #
-# From the environment: BINARY, the program; SOURCE_DATE_EPOCH; DEB_REVISION, 1 by default; DEB_MAINTAINER, who
-# answers for the package, as in "A Name <address>"; DEB_COMPRESSION, xz by default.
+# Environment: BINARY, the program; SOURCE_DATE_EPOCH; DEB_REVISION, 1 by default; DEB_MAINTAINER, the
+# maintainer of the package, as in "A Name <address>"; DEB_COMPRESSION, xz by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +26,7 @@ root=$work/hemi
 documents=$root/usr/share/doc/hemi
 DESTDIR=$root prefix=/usr STRIP=1 zshcompletiondir=/usr/share/zsh/vendor-completions scripts/install.sh install
 
-# What Debian wants otherwise than GNU.
+# Debian's deviations from GNU.
 gzip -9n "$root"/usr/share/man/man?/*
 mv "$documents/CHANGELOG.md" "$documents/changelog"
 rm "$documents"/LICENSE-*
@@ -35,7 +35,7 @@ rm "$documents"/LICENSE-*
   printf ' -- %s  %s\n' "$maintainer" "$(date --utc --rfc-email --date="@$SOURCE_DATE_EPOCH")"
 } >"$documents/changelog.Debian"
 gzip -9n "$documents/changelog" "$documents/changelog.Debian"
-# Continuation lines of a field: indented, with a dot where they are empty.
+# Continuation lines of a field are indented, with a dot if they are empty.
 sed 's/^$/./; s/^/ /' LICENSE-MIT >"$work/mit"
 sed -e "/^@MIT@\$/{r $work/mit" -e 'd}' packaging/deb/copyright >"$documents/copyright"
 python3 scripts/notices.py | gzip -9n >"$documents/libraries.gz"
@@ -43,7 +43,7 @@ install -D -m 644 packaging/deb/default "$root/etc/default/hemi"
 install -D -m 644 packaging/deb/lintian-overrides "$root/usr/share/lintian/overrides/hemi"
 install -d -m 755 "$root/etc/hemi"
 
-# dpkg-shlibdeps reads the name of a source package that does not exist here.
+# dpkg-shlibdeps reads the name of a source package, which does not exist here.
 mkdir -p "$work/debian" "$root/DEBIAN"
 printf 'Source: hemi\n\nPackage: hemi\nArchitecture: any\n' >"$work/debian/control"
 depends=$(cd "$work" && dpkg-shlibdeps -O -e"$root/usr/bin/hemi" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')

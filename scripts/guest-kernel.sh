@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts a Linux kernel for qemu, and its virtio modules, into target/guest: Debian's own, not installed. The
-# test of a real virtual machine (tests/blackbox/test_virtual_machine.py) needs it, and qemu-system-x86.
+# Puts a Linux kernel for qemu and its virtio modules into target/guest: Debian's own, not installed. The test
+# of a real virtual machine (tests/blackbox/test_virtual_machine.py) needs them, and qemu-system-x86.
 set -eu
 
 target=${CARGO_TARGET_DIR:-target}/guest

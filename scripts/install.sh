@@ -3,9 +3,9 @@
 #
 #   scripts/install.sh install|uninstall
 #
-# From the environment, as in GNU's conventions: DESTDIR, prefix, exec_prefix, bindir, datarootdir, mandir,
-# docdir; the directories of systemd, udev, tmpfiles and the shells; BINARY, the program to install; STRIP=1, without
-# its symbols; SOURCE_DATE_EPOCH, for the date of the man pages.
+# Environment, as in GNU's conventions: DESTDIR, prefix, exec_prefix, bindir, datarootdir, mandir, docdir; the
+# directories of systemd, udev, tmpfiles and the shells; BINARY, the program to install; STRIP=1 to install it
+# without its symbols; SOURCE_DATE_EPOCH, for the date of the man pages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,9 +23,9 @@ bashcompletiondir=${bashcompletiondir:-$datarootdir/bash-completion/completions}
 zshcompletiondir=${zshcompletiondir:-$datarootdir/zsh/site-functions}
 fishcompletiondir=${fishcompletiondir:-$datarootdir/fish/vendor_completions.d}
 
-# Where each completion goes: shell and file.
+# Destination of each completion: shell and file.
 COMPLETIONS=("bash $bashcompletiondir/hemi" "zsh $zshcompletiondir/_hemi" "fish $fishcompletiondir/hemi.fish")
-# What refers to the program by its path, which may be another one here.
+# Files that refer to the program by its path, which may be another one here.
 UNITS=(hemi@.service hemi-settle@.service hemi-scrub@.service hemi-scrub@.timer hemi-monitor.service)
 RULES=64-hemi.rules
 # Copied by whoever needs them: drop-ins, the example configuration, the profile for containers.
@@ -34,7 +34,7 @@ EXAMPLES=(README.md hemi.toml device.conf root.conf keep-clients.conf seccomp.js
 
 put() { install -D -m "${3:-644}" "$1" "$DESTDIR$2"; }
 
-# The same file with the program's path; the units and rules are written for /usr/bin.
+# The same file with the program's path, since the units and rules are written for /usr/bin.
 put_with_path() {
   local made; made=$(mktemp)
   sed "s|/usr/bin/hemi|$bindir/hemi|g" "packaging/$1" >"$made"
@@ -49,7 +49,7 @@ do_install() {
     exit 1
   fi
   put "$binary" "$bindir/hemi" 755
-  # `strip` works on a copy: the build's line tables stay.
+  # `strip` works on a copy, so that the build keeps its line tables.
   if [ "${STRIP:-0}" = 1 ]; then strip --remove-section=.comment "$DESTDIR$bindir/hemi"; fi
 
   local made; made=$(mktemp -d)

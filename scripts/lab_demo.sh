@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The storage lab at work: four plans' reports, a comparison, and a picture of each, in under
-# 15 minutes on two cores. Every time is far below its methodology's; the reports say so.
+# Shows the storage lab: four plans' reports, a comparison, and a picture of each, in under 15
+# minutes on two cores. Every time is far below its methodology's, and the reports say so.
 #   scripts/lab_demo.sh [FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ export HEMI=${HEMI:-$PWD/target/release/hemi}
 [ -x "$lab" ] || { echo "lab-demo: no $lab: run 'make setup' first" >&2; exit 1; }
 [ -x "$HEMI" ] || { echo "lab-demo: no $HEMI: run 'make release' first" >&2; exit 1; }
 if [ -e "$out" ]; then
-  # Runs are never written over.
+  # Runs are never overwritten.
   mv "$out" "$out.$(date +%s)"
 fi
 mkdir -p "$out"
@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT
 begun=$(date +%s)
 failed=()
 
-# NAME ARGUMENTS…: a run, whose folder is the only line on standard output.
+# NAME ARGUMENTS…: a run. Its directory is the only line on standard output.
 run() {
   local name=$1
   shift
@@ -48,7 +48,7 @@ picture() {
 run quick quick --target "file:$work/file.img,size=512MiB" --time-scale 0.2
 report quick "$last"
 
-# Stock, and formatted smaller: more of its flash is spare. Flash is scaled down 16 times.
+# Stock, and formatted smaller, so that more of its flash is spare. Flash is scaled down 16 times.
 run stock enterprise --target sim:iodrive-duo-640gb,scale=16 --test write-4k --time-scale 0.25
 stock=$last
 run spare enterprise --target sim:iodrive-duo-640gb-op36,scale=16 --test write-4k --time-scale 0.25
@@ -58,7 +58,7 @@ mirror=setup:lab/setups/pair.toml,size=256MiB,policy=all
 hemi=setup:lab/setups/pair.toml,size=256MiB
 short=(--test write-q16 --time-scale 0.2)
 if "$lab" compare --help >/dev/null 2>&1; then
-  # In turns, so that a busy hour of this machine falls on both.
+  # In turns, so that a busy hour of this machine affects both.
   printf '\n== compare: the plan freeze on a plain mirror (A) and on hemi (B), in turns\n'
   "$lab" compare --plan freeze --rounds 3 "${short[@]}" "$mirror" "$hemi" \
     --out "$out/freeze" --html "$out/compare.html"

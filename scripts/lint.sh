@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs what `make lint` promises, the cheap checks first. Every check runs; the exit status says
-# whether all passed.
+# Runs the checks of `make lint`, the cheap ones first. Every check runs, and the exit status is 0
+# if all passed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 failed=()
@@ -16,13 +16,13 @@ check "cargo fmt" cargo fmt --all --check
 check "ruff format" .venv/bin/ruff format --check --quiet tests bench lab scripts
 check "ruff" .venv/bin/ruff check --quiet tests bench lab scripts
 check "mypy" .venv/bin/mypy tests bench scripts
-# By itself: its tests have folders that the harness's have too.
+# By itself, since its tests have directories that the harness's have too.
 check "mypy, lab" .venv/bin/mypy -p hemi_lab
 check "mypy, lab tests" env MYPYPATH=lab/tests:lab/src .venv/bin/mypy lab/tests
 check "the engine's rooms" scripts/engine_rooms.py
 check "licences and sources" .venv/bin/python scripts/licences.py
-# Building cargo-deny from source takes minutes, so nobody has to have it. It reads each crate's
-# licence files too. Advisories are left out: they need a database from the network.
+# Building cargo-deny from source takes minutes, so it is optional. It reads each crate's licence
+# files too. Advisories are left out, since they need a database from the network.
 if command -v cargo-deny >/dev/null; then
   check "cargo deny" cargo deny --locked check bans licenses sources
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs foreign NBD clients against a volume on two file legs and prints what they say: the
+# Runs foreign NBD clients against a volume on two file legs and prints their output, the
 # transcripts in docs/nbd.md. Needs `make setup` and a built hemi (HEMI, default: release).
 set -euo pipefail
 HEMI=${HEMI:-$(cd "$(dirname "$0")/.." && pwd)/target/release/hemi}

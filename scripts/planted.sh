@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that the engine's scripted tests see what they are there to see: each passes, and fails once its
-# mistake is planted (crates/engine/tests/planted.txt).
+# Shows that the engine's scripted tests detect their mistakes: each passes, and fails once its mistake is
+# planted (crates/engine/tests/planted.txt).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)

@@ -4,8 +4,8 @@
 #   scripts/sanitize.sh [test name ...]
 #
 # It finds accesses past the end of an object, or after its end, in hemi's own code and in the
-# libraries that it links. It does not see what the kernel writes, nor accesses that stay within
-# one mapping of payload memory: `Span` checks those itself.
+# libraries that it links. It does not see the kernel's writes, nor accesses that stay within one
+# mapping of payload memory, which `Span` checks itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target="$(rustc -vV | sed -n 's/^host: //p')"
@@ -13,7 +13,7 @@ if ! cargo +nightly --version >/dev/null 2>&1; then
   echo "sanitize: needs a nightly toolchain: rustup toolchain install nightly" >&2
   exit 1
 fi
-# Memory that lives as long as the process is meant to.
+# Some memory is meant to live as long as the process.
 export ASAN_OPTIONS="detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 export RUSTFLAGS="-Zsanitizer=address ${RUSTFLAGS:-}"
 # With its own target directory: everything is built anew for it.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A picture of an HTML file, as headless Chromium shows it.
+# Takes a picture of an HTML file with headless Chromium.
 #   scripts/screenshot.sh PAGE.html PICTURE.png [WIDTH [HEIGHT]]
 set -euo pipefail
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Installs what a bare Debian 12 (with rustup's stable Rust, Python 3.11 and Node 20)
-# lacks to build, test, demonstrate and measure hemi. Safe to run again: it does
-# nothing, quickly, when everything is there.
+# Installs the packages that a bare Debian 12 (with rustup's stable Rust, Python 3.11 and Node 20)
+# lacks to build, test, demonstrate and measure hemi. It may be run again, and does nothing,
+# quickly, if nothing is missing.
 #
-# HEMI_SETUP_OPTIONAL=0 leaves the optional packages out (what only `make bench` and
-# `make power-cut-test` use).
+# HEMI_SETUP_OPTIONAL=0 leaves the optional packages out (used only by `make bench` and `make
+# power-cut-test`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# What builds need: aws-lc (TLS) compiles C with cmake's help on some targets.
+# Needed by builds: aws-lc (TLS) compiles C with cmake's help on some targets.
 BUILD=(build-essential cmake pkg-config)
-# What tests, the demonstration and the benchmarks need.
+# Needed by tests, the demonstration and the benchmarks.
 TOOLS=(
   python3 python3-venv python3-libnbd      # the harness; libnbd's Python client
   libnbd-bin                               # nbdinfo, nbdcopy, nbdfuse
@@ -25,9 +25,9 @@ TOOLS=(
   python3-seccomp                          # the profile for containers, applied
   jq curl procps
 )
-# What only benchmarks, `make power-cut-test` and `make lab-demo` use; its absence is reported there.
-# Chromium takes the pictures of `make lab-demo`; MariaDB and sysbench are the lab's `oltp` plan
-# (instances of its own: the server that Debian's package starts is not used).
+# Used only by benchmarks, `make power-cut-test` and `make lab-demo`, which report their absence. Chromium
+# takes the pictures of `make lab-demo`. MariaDB and sysbench are for the lab's `oltp` plan (with instances of
+# its own instead of the server that Debian's package starts).
 OPTIONAL=(
   debootstrap lintian                      # a package in a clean root
   user-mode-linux mdadm nbd-client dmsetup busybox-static linux-perf chromium mariadb-server sysbench
@@ -85,8 +85,8 @@ for component in fmt clippy; do
   fi
 done
 
-# The Python environment sees the system's packages, for libnbd's client, so it is made
-# with the system's Python.
+# The Python environment sees the system's packages, for libnbd's client, so it is created with the
+# system's Python.
 wanted=$(cat requirements-dev.txt lab/pyproject.toml | sha256sum | cut -d' ' -f1)
 if [ "$(cat .venv/requirements-installed 2>/dev/null)" != "$wanted" ]; then
   say "Python environment in .venv"
@@ -94,7 +94,7 @@ if [ "$(cat .venv/requirements-installed 2>/dev/null)" != "$wanted" ]; then
     die "could not make .venv with /usr/bin/python3"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt ||
     die "could not install requirements-dev.txt into .venv"
-  # The lab, from its place in the tree: what is changed there needs no second setup.
+  # The lab is installed from its place in the tree, so that changes to it need no second setup.
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable lab ||
     die "could not install lab/ (hemi-lab) into .venv"
   echo "$wanted" >.venv/requirements-installed

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs seeds of one day that nobody has run before, and reports what they find.
+# Runs seeds of one day that nobody has run before, and reports the failures.
 #
 #   scripts/torture_daily.sh TARGET_DIRECTORY DAY SECONDS
 #
-# DAY counts from 1970 and has 100,000 seeds, beyond the threshold from which seeds have everything
-# the torture can do (docs/torture.md); as many are run as fit in SECONDS. Leaves the whole output in
-# torture-daily.log and, if a promise broke, a report in torture-daily.found, both in the target
-# directory. Exits 0 if every promise held, 1 if not, 2 if nothing could be run.
+# DAY counts from 1970 and has 100,000 seeds, beyond the threshold from which seeds have everything the
+# torture can do (docs/torture.md). As many are run as fit in SECONDS. Leaves the whole output in
+# torture-daily.log and, if a promise broke, a report in torture-daily.found, both in the target directory.
+# Exits 0 if every promise held, 1 if not, 2 if nothing could be run.
 set -uo pipefail
 
 [ $# = 3 ] || { echo "usage: $0 TARGET_DIRECTORY DAY SECONDS" >&2; exit 2; }

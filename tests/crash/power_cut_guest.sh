@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs as init inside user-mode Linux, on the host's files: a volume whose two legs lie on one
-# dm-log-writes device, so that the log has what reached either of them in one order.
-# The kernel's command line tells OUT (directory for results), HEMI, PYTHON, LOAD (the script
-# that writes), LEG_KIB, CACHED (0 or 1: the leg with a volatile cache; the other leg's writes
-# are durable when they complete), FLAKY (1: the other leg fails writes now and then), SIZE,
-# REGION and CLEAN_AFTER of the volume, and for LOAD: FUA, SEED, FLUSHES.
+# Runs as init inside user-mode Linux, on the host's files: a volume with two legs on one
+# dm-log-writes device, so that the log has the requests to both of them in one order. Its settings
+# are on the kernel's command line: OUT (directory for results), HEMI, PYTHON, LOAD (the script that
+# writes), LEG_KIB, CACHED (0 or 1: the leg with a volatile cache; the other leg's writes are
+# durable when they complete), FLAKY (1: the other leg fails writes now and then), SIZE, REGION and
+# CLEAN_AFTER of the volume, and for LOAD: FUA, SEED, FLUSHES.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -33,7 +33,7 @@ for i in 0 1; do
     echo "0 $leg linear /dev/mapper/log $((leg * i))" | dmsetup create leg$i
   fi
   dmsetup mknodes
-  # A loop device has no FUA: durable writes become writes and flushes, whose order the log has.
+  # A loop device has no FUA, so durable writes become writes and flushes, whose order is in the log.
   losetup --direct-io=on /dev/loop$i /dev/mapper/leg$i
   [ "$i" = "$CACHED" ] || echo "write through" >/sys/block/loop$i/queue/write_cache
 done

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs as init inside the user-mode kernel: hands over to the host's systemd, on a root of its own that has the
-# host's /usr, and /etc from a directory. The kernel's command line tells WORK, the directory with `etc` and
+# Runs as init inside the user-mode kernel, and hands over to the host's systemd on a root of its own that has
+# the host's /usr, and /etc from a directory. The kernel's command line has WORK, the directory with `etc` and
 # `results`, and HEMI_DIR, the one with hemi.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc

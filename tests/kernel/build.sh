@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds a user-mode kernel with ublk, NBD, md and dm, from Debian's sources: build.sh DIRECTORY. Leaves
-# DIRECTORY/linux. Takes some 7 minutes on two processors, once, and again when it is to have something more.
+# DIRECTORY/linux. Takes some 7 minutes on two processors, once, and again when its configuration grows.
 set -euo pipefail
 
 readonly VERSION=6.12
@@ -36,8 +36,8 @@ mkdir source
 tar -C source --strip-components=1 -xf "/usr/src/$PACKAGE.tar.xz"
 cd source
 
-# A processor with AMX saves some 11 KiB of registers for each process. The kernel has room for 2.6, and
-# the host refuses to restore less than all.
+# A processor with AMX saves some 11 KiB of registers for each process. The kernel has room for 2.6, and the
+# host refuses to restore less than all.
 python3 - <<'PATCH'
 from pathlib import Path
 

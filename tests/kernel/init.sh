@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs as init inside the user-mode kernel, on the host's files: the tests of guest/. The kernel's command
-# line tells PYTHON, HEMI, TREE (this checkout), RESULTS (a directory of the host), and ROUNDS.
+# Runs as init inside the user-mode kernel, on the host's files, and runs the tests of guest/. The kernel's
+# command line has PYTHON, HEMI, TREE (this checkout), RESULTS (a directory of the host), and ROUNDS.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$TREE/tests/blackbox"
 mount -t proc proc /proc
 mount -t sysfs sys /sys

@@ -2,15 +2,14 @@
 # The inside of a stage (stage.py): a shell in namespaces of its own, over a tree that
 # looks like a machine's. Run by `unshare --mount --net --pid --fork --kill-child`.
 #   stage.sh DIRECTORY
-# DIRECTORY has `bin` (first on the PATH), `home`, `srv` (a link to what is to be /srv),
-# `devices` (a line "NAME MAJOR MINOR" for each block device to be seen in /dev), `hosts`
-# (lines for /etc/hosts) and the FIFO `asked`: numbers of commands, each of which is in the
-# file NUMBER.command.
+# DIRECTORY has `bin` (first on the PATH), `home`, `srv` (a link to the future /srv), `devices` (a
+# line "NAME MAJOR MINOR" for each block device to be seen in /dev), `hosts` (lines for /etc/hosts)
+# and the FIFO `asked` with numbers of commands, each of which is in the file NUMBER.command.
 set -euo pipefail
 dir=$1
 mount --make-rprivate /
 
-# Other tests' mounts came along as copies, which would keep them busy after their end.
+# Mounts of other tests came along as copies, which would keep them busy after their end.
 mounts=$(cat /proc/self/mounts)
 while read -r source point type _; do
   case $point in "$dir"/* | "${dir%/*}"/*) continue ;; esac
@@ -19,7 +18,7 @@ while read -r source point type _; do
   esac
 done <<<"$mounts"
 
-# A /dev of its own: no name in it is the machine's, and nothing made in it is seen outside.
+# A private /dev: no name in it is the machine's, and nothing created in it is seen outside.
 mkdir "$dir/dev"
 mount -t tmpfs -o mode=755 stage "$dir/dev"
 for name in null zero full random urandom tty; do
@@ -33,7 +32,7 @@ mkdir "$dir/dev/shm"
 ln -s /proc/self/fd "$dir/dev/fd"
 for fd in 0:stdin 1:stdout 2:stderr; do ln -s "/proc/self/fd/${fd%:*}" "$dir/dev/${fd#*:}"; done
 
-# An /etc that may be written.
+# A writable /etc.
 mkdir "$dir/etc"
 cp -a /etc/. "$dir/etc/"
 mkdir -p "$dir/etc/hemi"
@@ -45,7 +44,7 @@ mount -t tmpfs -o mode=755 stage /run
 mount -t tmpfs -o mode=755 stage /mnt
 mount --bind "$(readlink "$dir/srv")" /srv
 mount -t proc proc /proc
-# Otherwise a network of its own has not even a loopback interface that is up.
+# Otherwise a private network has not even a loopback interface that is up.
 /usr/bin/python3 - <<'PYTHON'
 import fcntl, socket, struct
 with socket.socket() as s:

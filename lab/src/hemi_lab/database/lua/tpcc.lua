@@ -6,11 +6,11 @@
 --   sysbench tpcc.lua … cleanup                   drops the tables
 --
 -- The tables, the initial rows and the transaction profiles are those of the TPC-C specification
--- (revision 5.11). It is not TPC-C: there are no terminals, no keying and think times, the
--- delivery is not deferred, the home warehouse is drawn anew for each transaction, and nothing is
--- audited. Its figures must not be called tpmC.
+-- (revision 5.11). It is not TPC-C: there are no terminals, no keying and think times, the delivery
+-- is not deferred, the home warehouse is drawn for each transaction, and nothing is audited. Its
+-- figures must not be called tpmC.
 --
--- Beside sysbench's own report each thread prints, at its end, what it did of each transaction
+-- Besides sysbench's own report, each thread prints its counts of each transaction at its end
 -- (tpcc_report.lua).
 
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
@@ -73,7 +73,7 @@ function thread_init()
 end
 
 function event()
-   -- After a deadlock sysbench calls again: the same transaction with the same input.
+   -- After a deadlock sysbench calls again, for the same transaction with the same input.
    if pending == nil then
       local name = cards:draw()
       pending = {name = name, input = terminal:input(name), began = report.now()}

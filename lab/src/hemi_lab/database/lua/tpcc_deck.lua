@@ -1,6 +1,6 @@
--- The standard mix as a deck of cards (clause 5.2.4.2): of each hundred transactions of a
--- thread exactly 45 are new orders, 43 payments, and 4 each order statuses, deliveries and
--- stock levels, in random order.
+-- The standard mix as a deck of cards (clause 5.2.4.2). Of each hundred transactions of a thread
+-- exactly 45 are new orders, 43 payments, and 4 each order statuses, deliveries and stock levels,
+-- in random order.
 
 local random = require("tpcc_random")
 

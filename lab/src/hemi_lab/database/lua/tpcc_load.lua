@@ -1,7 +1,7 @@
 -- The initial rows (clause 4.3.3), in bulk inserts and in key order.
 --
--- The work is cut into units (the items; a warehouse with its stock; a district), which the
--- threads share, so that one warehouse already loads in parallel.
+-- The work is cut into units (the items; a warehouse with its stock; a district), which the threads
+-- share, so that even one warehouse loads in parallel.
 
 local random = require("tpcc_random")
 
@@ -9,7 +9,7 @@ local loading = {}
 
 local connection, scale
 
--- Inserts what `rows` gives to its argument, many to a statement.
+-- Inserts the values that `rows` passes to its argument, many to a statement.
 local function fill(table_name, rows)
    connection:bulk_insert_init("INSERT INTO " .. table_name .. " VALUES")
    rows(function(...) connection:bulk_insert_next("(" .. string.format(...) .. ")") end)
@@ -25,7 +25,7 @@ local function load_items()
    end)
 end
 
--- A customer has paid 10.00, so that a district has taken that from each of its own.
+-- A customer has paid 10.00, so a district has taken that from each of its customers.
 local function load_warehouse(warehouse)
    fill("warehouse", function(add)
       add("%d,'%s',%s,%s,%d.00", warehouse, random.letters(6, 10), random.address(),
@@ -64,8 +64,8 @@ local function load_customers(warehouse, district)
    end)
 end
 
--- One order for each customer, in random order; the last three of ten are not delivered yet
--- (the specification: 900 of 3000).
+-- One order for each customer, in random order. The last three of ten are not delivered yet (the
+-- specification: 900 of 3000).
 local function load_orders(warehouse, district)
    local customer = random.permutation(scale.customers)
    local delivered = scale.customers - math.floor(scale.customers * 3 / 10)

@@ -6,8 +6,8 @@ local random = {}
 
 random.uniform = sysbench.rand.uniform
 
--- The run-time constants C of NURand. That of last names differs between load and run by 85:
--- clause 2.1.6.1 asks for 65 to 119, without 96 and 112.
+-- The run-time constants C of NURand. The one for last names differs between load and run by 85.
+-- Clause 2.1.6.1 asks for 65 to 119, without 96 and 112.
 local C_LAST_LOAD, C_LAST_RUN, C_CUSTOMER, C_ITEM = 123, 208, 511, 4093
 
 local function nurand(a, c, low, high)
@@ -31,7 +31,7 @@ function random.last_name(number)
       syllables[math.floor(number / 10) % 10 + 1] .. syllables[number % 10 + 1]
 end
 
--- With fewer than 1000 customers in a district only so many names occur.
+-- With fewer than 1000 customers in a district only that many names occur.
 local function last_name_of(c, customers)
    return random.last_name(nurand(255, c, 0, math.min(999, customers - 1)))
 end
@@ -56,7 +56,7 @@ function random.digits(count)
    return sysbench.rand.string(string.rep("#", count))
 end
 
--- 26 to 50 letters; one in ten has ORIGINAL somewhere.
+-- Returns 26 to 50 letters. One text in ten has ORIGINAL somewhere.
 function random.data()
    local text = random.letters(26, 50)
    if random.percent(10) then

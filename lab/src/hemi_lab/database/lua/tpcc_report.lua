@@ -1,9 +1,9 @@
--- What a thread did of each transaction: counts, and latencies in logarithmic bins.
+-- A thread's counts of each transaction, with latencies in logarithmic bins.
 --
 -- One line for each transaction at the thread's end:
 --   tpcc thread=0 transaction=payment committed=12 rolled_back=0 restarts=1 bins=81:3,82:9
--- Bin b holds latencies from 2^(b/8) up to 2^((b+1)/8) microseconds; bin 0 also what is shorter.
--- A latency counts from the first try: restarts after a deadlock are in it.
+-- Bin b holds latencies from 2^(b/8) up to 2^((b+1)/8) microseconds, and bin 0 also shorter ones. A
+-- latency counts from the first try, so restarts after a deadlock are in it.
 
 local ffi = require("ffi")
 

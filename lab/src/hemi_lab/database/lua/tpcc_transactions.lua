@@ -1,7 +1,7 @@
--- The five transactions: their input (clauses 2.4.1 to 2.8.1) and what they do (2.4.2 to 2.8.2).
+-- The five transactions: their input (clauses 2.4.1 to 2.8.1) and their steps (2.4.2 to 2.8.2).
 --
 -- Input is drawn before a transaction begins, so that a transaction the database gives up for a
--- deadlock is done again with the same input. Reads that decide a write lock what they read.
+-- deadlock is repeated with the same input. Reads that decide a write lock their rows.
 
 local random = require("tpcc_random")
 
@@ -25,12 +25,12 @@ function transactions:query(...)
    return self.connection:query(string.format(...))
 end
 
--- The columns of the one row of a query; nothing if there is none.
+-- Returns the columns of the one row of a query, or nothing if there is none.
 function transactions:row(...)
    return self.connection:query_row(string.format(...))
 end
 
--- The same, where the row must be there.
+-- Does the same for a row that must exist.
 function transactions:certain_row(...)
    local first, second, third, fourth = self:row(...)
    if first == nil then
@@ -48,7 +48,7 @@ function transactions:other_warehouse(than)
    return warehouse < than and warehouse or warehouse + 1
 end
 
--- Sixty of a hundred customers are asked for by last name.
+-- Sixty of a hundred customers are selected by last name.
 function transactions:any_customer()
    if random.percent(60) then
       return {last = random.last_name_at_run(self.scale.customers)}
@@ -56,8 +56,8 @@ function transactions:any_customer()
    return {id = random.customer_id(self.scale.customers)}
 end
 
--- Of those with a last name the one in the middle by first name, rounded up (2.5.2.2); nil if
--- nobody has the name.
+-- Of those with a last name, returns the one in the middle by first name, rounded up (2.5.2.2), or
+-- nil if nobody has the name.
 function transactions:find_customer(warehouse, district, customer)
    if customer.id then
       return customer.id
@@ -89,7 +89,7 @@ function transactions:input_of_new_order()
       end
       lines[number] = {item = item, supply = supply, quantity = random.uniform(1, 10)}
    end
-   -- Stock is locked in one order by all, so that new orders do not deadlock with each other.
+   -- All transactions lock stock in one order, so that new orders do not deadlock with each other.
    table.sort(lines, function(a, b)
       if a.supply ~= b.supply then
          return a.supply < b.supply
