@@ -23,7 +23,6 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod session;
-mod slots;
 pub mod snapshots;
 pub mod spec;
 pub mod stock;

@@ -6,10 +6,10 @@
 
 use hemi_drives::drive::{Completion, Counters, Drive, Request};
 use hemi_units::{Instant, Operation};
+use slab::Slab;
 
 use crate::front::Front;
 use crate::legs::{Legs, Pace};
-use crate::slots::Slots;
 
 /// Requests in flight on a leg from which on it is left out of writes.
 const WINDOW: u32 = 32;
@@ -28,7 +28,7 @@ pub struct Oracle<D> {
     drives: Legs<D>,
     out: Vec<u32>,
     reads: Vec<Pace>,
-    asked: Slots<Asked>,
+    asked: Slab<Asked>,
     ended: Vec<(usize, Completion)>,
     front: Front,
 }
@@ -40,7 +40,7 @@ impl<D: Drive> Oracle<D> {
             out: vec![0; drives.len()],
             reads: vec![Pace::default(); drives.len()],
             drives: Legs::new(drives),
-            asked: Slots::default(),
+            asked: Slab::new(),
             ended: Vec::new(),
             front: Front::new(Instant(0)),
         }
@@ -53,7 +53,7 @@ impl<D: Drive> Oracle<D> {
 
     fn end(&mut self, leg: usize, completion: Completion) {
         self.out[leg] -= 1;
-        let slot = completion.tag as u32;
+        let slot = completion.tag as usize;
         let asked = &mut self.asked[slot];
         asked.out -= 1;
         if asked.operation == Operation::Read {
@@ -91,7 +91,7 @@ impl<D: Drive> Drive for Oracle<D> {
             if goes {
                 self.out[leg] += 1;
                 self.asked[slot].out += 1;
-                self.drives.submit(leg, now, Request { tag: u64::from(slot), operation, extent });
+                self.drives.submit(leg, now, Request { tag: slot as u64, operation, extent });
             }
         }
     }

@@ -11,6 +11,7 @@
 
 mod delayed;
 
+use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -21,7 +22,6 @@ use self::delayed::Delayed;
 use crate::front::Front;
 use crate::lateness::Lateness;
 use crate::legs::{Legs, Pace};
-use crate::slots::Slots;
 
 /// Maximum number of payments in flight, limited to what a drive's own queue takes.
 const PAYMENTS_MAX: u32 = 32;
@@ -76,8 +76,8 @@ pub struct Published<D> {
     rule: Rule,
     drives: Legs<D>,
     legs: Vec<Leg>,
-    asked: Slots<Asked>,
-    timers: BinaryHeap<Reverse<(Instant, u32)>>,
+    asked: Slab<Asked>,
+    timers: BinaryHeap<Reverse<(Instant, usize)>>,
     ended: Vec<(usize, Completion)>,
     front: Front,
     lateness: Lateness,
@@ -92,7 +92,7 @@ impl<D: Drive> Published<D> {
             rule,
             drives: Legs::new(drives),
             legs,
-            asked: Slots::default(),
+            asked: Slab::new(),
             timers: BinaryHeap::new(),
             ended: Vec::new(),
             front: Front::new(Instant(0)),
@@ -117,15 +117,11 @@ impl<D: Drive> Published<D> {
         (bytes, oldest.map_or(0, |since| self.front.now().since(since)))
     }
 
-    fn send(&mut self, leg: usize, slot: u32) {
+    fn send(&mut self, leg: usize, slot: usize) {
         let Asked { operation, extent, .. } = self.asked[slot];
         self.asked[slot].out |= 1 << leg;
         self.legs[leg].out += 1;
-        self.drives.submit(
-            leg,
-            self.front.now(),
-            Request { tag: u64::from(slot), operation, extent },
-        );
+        self.drives.submit(leg, self.front.now(), Request { tag: slot as u64, operation, extent });
     }
 
     /// Returns the leg for a read: one that lacks none of it, not frozen if possible, with the
@@ -145,7 +141,7 @@ impl<D: Drive> Published<D> {
             self.pay(leg);
             return;
         }
-        let slot = completion.tag as u32;
+        let slot = completion.tag as usize;
         self.legs[leg].out -= 1;
         let asked = &mut self.asked[slot];
         let is_first = !asked.answered && asked.out.count_ones() > 1;
@@ -180,7 +176,7 @@ impl<D: Drive> Published<D> {
         self.pay(leg);
     }
 
-    fn answer(&mut self, slot: u32) {
+    fn answer(&mut self, slot: usize) {
         let asked = &mut self.asked[slot];
         if !asked.answered {
             asked.answered = true;
@@ -188,7 +184,7 @@ impl<D: Drive> Published<D> {
         }
     }
 
-    fn let_go(&mut self, slot: u32) {
+    fn let_go(&mut self, slot: usize) {
         let asked = &self.asked[slot];
         if asked.out == 0 && !asked.timed {
             self.asked.remove(slot);
@@ -196,7 +192,7 @@ impl<D: Drive> Published<D> {
     }
 
     /// Ends the wait for the legs that do not have a write yet.
-    fn time_is_up(&mut self, slot: u32) {
+    fn time_is_up(&mut self, slot: usize) {
         let asked = &mut self.asked[slot];
         asked.timed = false;
         let late = asked.out;

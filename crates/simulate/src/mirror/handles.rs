@@ -3,8 +3,7 @@
 use hemi_engine::identifiers::{BufferAt, BufferId};
 use hemi_engine::io::Buffers;
 use hemi_units::SECTOR_BYTES;
-
-use crate::slots::Slots;
+use slab::Slab;
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -15,7 +14,7 @@ struct Entry {
 /// The buffers of one engine. Copies between them do nothing; only their sizes count.
 #[derive(Default)]
 pub(super) struct Handles {
-    entries: Slots<Entry>,
+    entries: Slab<Entry>,
     budget_bytes: u64,
     used_bytes: u64,
 }
@@ -29,7 +28,7 @@ impl Handles {
     /// already.
     pub(super) fn take(&mut self, sectors: u32) -> BufferId {
         self.used_bytes += u64::from(sectors) * SECTOR_BYTES;
-        BufferId(self.entries.insert(Entry { references: 1, sectors }))
+        BufferId(self.entries.insert(Entry { references: 1, sectors }) as u32)
     }
 }
 
@@ -40,15 +39,15 @@ impl Buffers for Handles {
     }
 
     fn retain(&mut self, buffer: BufferId) {
-        self.entries[buffer.0].references += 1;
+        self.entries[buffer.0 as usize].references += 1;
     }
 
     fn release(&mut self, buffer: BufferId) {
-        let entry = &mut self.entries[buffer.0];
+        let entry = &mut self.entries[buffer.0 as usize];
         entry.references -= 1;
         if entry.references == 0 {
             self.used_bytes -= u64::from(entry.sectors) * SECTOR_BYTES;
-            self.entries.remove(buffer.0);
+            self.entries.remove(buffer.0 as usize);
         }
     }
 

@@ -154,7 +154,8 @@ class Identity(BaseModel):
 
 def now() -> datetime:
     """Returns the present in UTC, to the millisecond."""
-    return datetime.now(UTC).replace(microsecond=datetime.now(UTC).microsecond // 1000 * 1000)
+    exact = datetime.now(UTC)
+    return exact.replace(microsecond=exact.microsecond // 1000 * 1000)
 
 
 class Found(BaseModel):
