@@ -334,7 +334,7 @@ class TestRefusals:
         hemi_fails(*create, "--metadata", short, "--size", "70M", says=[short, "bytes more"])
         missing = sandbox.path("missing")
         hemi_fails("create", "--adopt", missing, "--leg", new, says=[missing, "nothing"])
-        hemi_fails("create", "--adopt", sandbox.dir, "--leg", new, says=["folder"])
+        hemi_fails("create", "--adopt", sandbox.dir, "--leg", new, says=["directory"])
         hemi_fails("create", "--metadata", new, "--size", "1G", "--leg", new, says=["--adopt"])
         hemi_fails("create", "--leg", new, "--leg", disk, says=["--size"])
         assert fingerprint(disk) == before

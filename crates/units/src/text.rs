@@ -69,7 +69,7 @@ pub enum UnitError {
     /// Not a size.
     #[error(
         "`{0}` is not a size: write a whole number of bytes, or a number with \
-         K, M, G, T (powers of 1024), KiB, MiB … or KB, MB … (powers of 1000)"
+         K, M, G, T (powers of 1024), KiB, MiB, GiB … or KB, MB, GB … (powers of 1000)"
     )]
     Size(String),
     /// Not a duration.
