@@ -20,6 +20,7 @@ check "mypy" .venv/bin/mypy tests bench scripts
 check "mypy, lab" .venv/bin/mypy -p hemi_lab
 check "mypy, lab tests" env MYPYPATH=lab/tests:lab/src .venv/bin/mypy lab/tests
 check "the engine's rooms" scripts/engine_rooms.py
+check "prose" python3 scripts/check_prose.py
 check "licences and sources" .venv/bin/python scripts/licences.py
 # Building cargo-deny from source takes minutes, so it is optional. It reads each crate's licence
 # files too. Advisories are left out, since they need a database from the network.

@@ -1,4 +1,4 @@
-//! What an operator may ask of a running engine.
+//! The commands that an operator may give a running engine.
 
 use crate::identifiers::LegIndex;
 use crate::io::LegTraits;
@@ -11,30 +11,30 @@ pub enum Command {
     /// Make the leg whole if it can be, mark it out durably on the others, close its
     /// superblock, and use it no more.
     Detach {
-        /// Which leg.
+        /// The leg.
         leg: LegIndex,
     },
     /// A leg has been put into this slot (empty, or its former holder detached or dead): it
     /// joins with nothing and drains everything.
     Join {
-        /// Which slot.
+        /// The slot.
         leg: LegIndex,
         /// The new leg's random id.
         id: [u8; 16],
-        /// What the driver knows of it.
+        /// The driver's knowledge of it.
         traits: LegTraits,
     },
     /// Forget a leg that is out or detached: its slot becomes empty.
     Remove {
-        /// Which leg.
+        /// The leg.
         leg: LegIndex,
     },
     /// Compare all legs, extent by extent under a range lock; with `repair`, rewrite what
     /// differs from the authority.
     Scrub {
-        /// Whether to rewrite.
+        /// True to rewrite differences.
         repair: bool,
-        /// Which part of the volume.
+        /// The part of the volume.
         extent: Extent,
     },
     /// Stop a running scrub.
@@ -55,7 +55,7 @@ pub enum Command {
     },
 }
 
-/// Why a command was refused or failed.
+/// The reason why a command was refused or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum CommandError {

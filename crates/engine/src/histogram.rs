@@ -58,7 +58,7 @@ impl LatencyHistogram {
         self.max = self.max.max(nanoseconds);
     }
 
-    /// How many were counted.
+    /// Returns the number counted.
     pub fn count(&self) -> u64 {
         self.total
     }

@@ -23,15 +23,15 @@ pub trait Buffers {
     fn copy(&mut self, from: BufferAt, to: BufferAt, sectors: u32);
     /// Fills `sectors` sectors with zeros.
     fn zero(&mut self, at: BufferAt, sectors: u32);
-    /// Whether two places hold the same `sectors` sectors (scrub).
+    /// Returns true if two places hold the same `sectors` sectors (scrub).
     fn equal(&self, a: BufferAt, b: BufferAt, sectors: u32) -> bool;
-    /// Whether `sectors` sectors are zeros. A driver that does not keep content says no.
+    /// Returns true if `sectors` sectors are zeros. A driver that does not keep content returns false.
     fn is_zero(&self, at: BufferAt, sectors: u32) -> bool;
     /// Bytes still free in the budget.
     fn free_bytes(&self) -> u64;
 }
 
-/// What a client asks of the volume.
+/// The operation of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Read the extent into the request's buffer.
@@ -40,7 +40,7 @@ pub enum Operation {
     Write,
     /// Make the extent read as zeros. `may_unmap` allows deallocation.
     WriteZeroes {
-        /// Whether legs may deallocate the extent.
+        /// True if legs may deallocate the extent.
         may_unmap: bool,
     },
     /// Write zeros that may unmap, where every leg does that fast; otherwise nothing.
@@ -55,20 +55,20 @@ pub enum Operation {
 pub struct Request {
     /// The driver's name for it, given back in [`Reply`].
     pub token: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// Where; ignored for [`Operation::Flush`].
+    /// The extent. Ignored for [`Operation::Flush`].
     pub extent: Extent,
     /// The payload's buffer for `Read` and `Write`. The engine takes over the caller's
     /// reference; a read's comes back with the reply.
     pub buffer: Option<BufferId>,
     /// Durable before it is acknowledged.
     pub fua: bool,
-    /// Which client connection sent it (flush errors are reported to each one).
+    /// The client connection that sent it (flush errors are reported to each one).
     pub connection: u32,
 }
 
-/// Why a client request failed.
+/// The reason why a client request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum RequestError {
@@ -93,7 +93,7 @@ pub struct Reply {
     pub buffer: Option<BufferId>,
 }
 
-/// What the driver knows of a leg when the volume opens, or it joins.
+/// The driver's knowledge of a leg when the volume opens, or the leg joins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LegTraits {
     /// The driver has the device.
@@ -106,7 +106,7 @@ pub struct LegTraits {
     pub description: LegDescription,
 }
 
-/// What a leg is to do.
+/// An operation of a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegOperation {
     /// Read into the buffer.
@@ -118,7 +118,7 @@ pub enum LegOperation {
     },
     /// Make the range read as zeros; with `fua`, durable on completion.
     WriteZeroes {
-        /// Whether the leg may deallocate.
+        /// True if the leg may deallocate.
         may_unmap: bool,
         /// Durable on completion.
         fua: bool,
@@ -133,20 +133,20 @@ pub enum LegOperation {
 /// One I/O for a leg.
 #[derive(Clone, Copy, Debug)]
 pub struct LegIo {
-    /// Which leg.
+    /// The leg.
     pub leg: LegIndex,
-    /// To be given back at completion.
+    /// The I/O's name, given back at completion.
     pub id: IoId,
-    /// What to do.
+    /// The operation.
     pub operation: LegOperation,
-    /// Where on the leg, in sectors from its beginning (data offset included). Empty for
+    /// The extent on the leg, in sectors from its beginning (data offset included). Empty for
     /// a flush.
     pub extent: Extent,
     /// Payload of `Read` and `Write`.
     pub buffer: Option<BufferAt>,
 }
 
-/// Why a leg I/O failed.
+/// The reason why a leg I/O failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum LegError {
@@ -161,14 +161,14 @@ pub enum LegError {
     Other,
 }
 
-/// What happened to a leg apart from its I/O.
+/// An event of a leg apart from its I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegEvent {
     /// It does not answer for a known reason: a session dropped, a device vanished.
     /// `removed` means it will not come back by itself. I/O in flight is completed by the
     /// driver only when it can no longer land (fenced, or quarantine over).
     Gone {
-        /// Whether it is gone for good.
+        /// True if it is gone for good.
         removed: bool,
     },
     /// It answers again. Anything completed since its last successful flush may be lost.
@@ -189,7 +189,7 @@ pub enum Notice {
     Thawed {
         /// The leg.
         leg: LegIndex,
-        /// How long it was frozen.
+        /// Time it was frozen, in nanoseconds.
         duration: u64,
     },
     /// It owes more than it can pay at once.
@@ -206,7 +206,7 @@ pub enum Notice {
     Out {
         /// The leg.
         leg: LegIndex,
-        /// Why.
+        /// The reason.
         reason: OutReason,
     },
     /// The leg has drained, is whole and in again.
@@ -218,14 +218,14 @@ pub enum Notice {
     LegError {
         /// The leg.
         leg: LegIndex,
-        /// How.
+        /// The error.
         error: LegError,
         /// First sector on the leg.
         sector: u64,
     },
     /// No leg holds the newest data of this extent any more: it answers EIO until rewritten.
     Lost {
-        /// Where, in volume sectors.
+        /// The extent, in volume sectors.
         extent: Extent,
     },
     /// The engine has stopped for good, as after a kill: this leg is gone for good, and regions that
@@ -233,14 +233,14 @@ pub enum Notice {
     Halted {
         /// The leg.
         leg: LegIndex,
-        /// How many regions.
+        /// The number of regions.
         regions: u32,
     },
     /// A bad extent was rewritten from another leg.
     Repaired {
         /// The leg repaired.
         leg: LegIndex,
-        /// Where, in volume sectors.
+        /// The extent, in volume sectors.
         extent: Extent,
     },
     /// Writers are held back: exposure is past half its bound.
@@ -253,12 +253,12 @@ pub enum Notice {
     Mismatch {
         /// The leg that differs from the authority.
         leg: LegIndex,
-        /// Where, in volume sectors.
+        /// The extent, in volume sectors.
         extent: Extent,
     },
 }
 
-/// Why a leg was marked out.
+/// The reason why a leg was marked out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum OutReason {
@@ -274,7 +274,7 @@ pub enum OutReason {
     Joining,
 }
 
-/// What the engine hands its driver.
+/// An action that the engine hands its driver.
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
     /// Perform this I/O.

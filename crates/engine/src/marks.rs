@@ -17,7 +17,7 @@ macro_rules! marks {
             /// Every mark, in the order of reports.
             pub const ALL: &'static [Mark] = &[$(Mark::$mark,)+];
 
-            /// What a report calls it.
+            /// Returns its name in reports.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Mark::$mark => $name,)+
@@ -48,7 +48,7 @@ marks! {
     WriteFailed "write failed on every leg",
     /// Authority over a region moved to another leg.
     AuthorityMoved "authority moved",
-    /// Authority moved while a client's flush was under way.
+    /// Authority moved while a client's flush was in flight.
     AuthorityMovedDuringFlush "authority moved during a flush",
     /// Authority moved off a leg that has a write of the page in flight: its outcome is unknown.
     AuthorityMovedOverPage "authority moved with a page write of unknown outcome",
@@ -113,7 +113,7 @@ marks! {
     DebtReadFromLeg "debt read from a fresh leg",
     /// A flush ended whose session had dropped and come back meanwhile.
     FlushOfLastSession "flush of a session that dropped",
-    /// What was read for it was zeros, and it made them without a write.
+    /// It was read as zeros, which the leg made without a write.
     ZeroesDrained "zeros drained without a write",
     /// While a drain had read what it was to write, a newer write to the range came.
     DrainOvertaken "drain overtaken by a newer write",
@@ -150,7 +150,7 @@ marks! {
     ReadWaited "read waited for a leg",
     /// A read failed on one leg and was sent to another.
     ReadRetried "failed read sent to another leg",
-    /// What a medium could not read, or scrub found wrong, was rewritten.
+    /// An extent that a medium could not read, or that scrub found wrong, was rewritten.
     Repaired "repair",
     /// The authority could not read what it holds, and gave the region up first.
     RepairMovedAuthority "authority moved for a repair",
@@ -196,7 +196,7 @@ marks! {
     LegOutRemoved "removed leg marked out",
     /// A leg was marked out because its writes kept failing.
     LegOutErrors "failing leg marked out",
-    /// What had to be durable before a leg was marked out was not yet.
+    /// A leg could not be marked out yet, since something had to be durable elsewhere first.
     OutWaited "marking out waited for metadata",
     /// A leg died while a change of the leg set waited for it, and was marked out with that.
     OutMeanwhile "leg marked out along with another change",
@@ -254,7 +254,7 @@ marks! {
     RefusedTruncated "refused: truncated",
 }
 
-/// How often each mark was reached.
+/// Counts of each mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marks {
     counts: [u64; Mark::ALL.len()],
@@ -284,7 +284,7 @@ impl Marks {
         }
     }
 
-    /// How often a path was taken.
+    /// Returns the number of times a path was taken.
     pub fn count(&self, mark: Mark) -> u64 {
         self.counts[mark as usize]
     }

@@ -1,7 +1,7 @@
 //! Planted bugs: mistakes a mirror could be written with, to show that the checker sees them.
 //!
 //! Each is one condition at the place where the mistake would be made. Without the feature
-//! `planted` (never part of a release or of a torture run) [`is`] is a constant `false` and
+//! `planted` (never part of a release or of a torture run) `is` is a constant `false` and
 //! none of them exists. With it, a test selects one for the whole process.
 
 macro_rules! planted {
@@ -17,7 +17,7 @@ macro_rules! planted {
             /// Every one.
             pub const ALL: &'static [Planted] = &[$(Planted::$bug,)+];
 
-            /// What the mistake is, in a sentence.
+            /// Describes the mistake in a sentence.
             pub const fn describe(self) -> &'static str {
                 match self {
                     $(Planted::$bug => concat!($($doc),+),)+
@@ -92,9 +92,9 @@ planted! {
     LateLegAskedAgain,
     /// A read that its leg has lost sight of is asked of no other beyond the budget for hedges.
     LateReadAwaited,
-    /// What a leg lost with its cache is still compared: a drive may show what it will not keep.
+    /// Data that a leg lost with its cache is still compared: a drive may show what it will not keep.
     ComparedAfterLoss,
-    /// What a comparison found equal counts as durable.
+    /// Data that a comparison found equal counts as durable.
     EqualIsDurable,
     /// Armed regions become clean though a leg that has everything there is not recorded whole yet.
     DisarmedWhileHealing,
@@ -134,7 +134,7 @@ planted! {
     DetachFlushedOnce,
     /// The volume closes while a change of its legs is being recorded.
     ClosedWhileChanging,
-    /// A leg that stands as it was found does not get the writes under way that were not sent to it.
+    /// A leg that stands as it was found does not get the writes in flight that were not sent to it.
     UnsentForgotten,
     /// A leg that has come back is given what others had before it what is recorded as lost.
     LostGivenBack,
@@ -150,7 +150,7 @@ planted! {
     DetachedTooSoon,
     /// A read is given up though it has failed on every leg that answers.
     ReadGivenUpForFailed,
-    /// What is in flight of metadata to a silent leg leaves no room for that of others.
+    /// Metadata in flight to a silent leg leaves no room for that of others.
     ImagesShared,
     /// A region is cleaned as soon as nobody writes to it.
     DirtyNotSticky,
@@ -224,7 +224,7 @@ planted! {
     FuaDropped,
     /// A region is cleaned before its legs have flushed.
     CleanBeforeFlush,
-    /// A region is cleaned while a write is under way.
+    /// A region is cleaned while a write is in flight.
     CleanWhileWriting,
     /// A region is cleaned with a leg that still owes part of it.
     CleanBehindDebts,
@@ -272,7 +272,7 @@ planted! {
     AuthorityOwesRegion,
     /// An authority whose list of debts is full owes the region that it decides when a write fails there.
     NoRoomMade,
-    /// A volume is not open before every leg that is in has recorded it, be it silent for ever.
+    /// A volume is not open before every leg that is in has recorded it, even one that stays silent.
     OpeningWaits,
     /// A flush is answered well though what it covers went with a leg that is gone for good.
     GoneUntold,
@@ -288,13 +288,13 @@ planted! {
     GivenSinceTrusted,
     /// A copy of what a leg lost is overlooked behind what is in flight.
     CopyOverlooked,
-    /// What an authority holds stands for nothing when the last that had more has lost it.
+    /// An authority's content stands for nothing when the last that had more has lost it.
     AuthorityDoubted,
     /// A flush of several copies goes by what a leg had before it lost its cache.
     CopiesRemembered,
     /// A leg that lost its cache counts as fresh.
     LostCacheFresh,
-    /// When a leg is back, what its old session may still land counts as ended.
+    /// Writes that a leg's old session may still land count as ended when the leg is back.
     RewriteWithoutFence,
     /// A metadata write goes to the slot that holds the newest content.
     NewestSlotOverwritten,
@@ -312,7 +312,7 @@ planted! {
     JoinKeepsBits,
     /// A leg is detached before it has everything.
     DetachEarly,
-    /// What has not been compared yet counts as lost when its authority is gone for good.
+    /// Data that has not been compared yet counts as lost when its authority is gone for good.
     UncomparedLost,
     /// A region settles without the leg that is to be compared there.
     UncomparedSettled,
@@ -341,13 +341,13 @@ pub fn select(bug: Option<Planted>) {
     SELECTED.store(number, core::sync::atomic::Ordering::Relaxed);
 }
 
-/// Whether this bug is the one that is planted.
+/// Returns true if this bug is the one that is planted.
 #[cfg(feature = "planted")]
 pub(crate) fn is(bug: Planted) -> bool {
     SELECTED.load(core::sync::atomic::Ordering::Relaxed) == bug as u8
 }
 
-/// Whether this bug is the one that is planted: none is.
+/// Returns true if this bug is the one that is planted: none is.
 #[cfg(not(feature = "planted"))]
 pub(crate) const fn is(_: Planted) -> bool {
     false

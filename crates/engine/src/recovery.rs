@@ -38,11 +38,11 @@ pub const HEAD_BYTES: u64 = 1 << 20;
 /// One leg as found: its bytes from the beginning to the data area.
 #[derive(Clone, Copy)]
 pub struct LegImage<'a> {
-    /// At least [`metadata_bytes`] bytes.
+    /// The beginning of the leg, at least [`metadata_bytes`] bytes.
     pub bytes: &'a [u8],
 }
 
-/// What the engine opens with.
+/// The state that the engine opens with.
 #[derive(Clone, Debug)]
 pub struct Opening {
     /// The newest superblock.
@@ -55,14 +55,14 @@ pub struct Opening {
     pub objects: Vec<ObjectState>,
     /// For each image given: the slot its leg has in the volume.
     pub slots: Vec<LegIndex>,
-    /// Whether the volume was closed cleanly.
+    /// True if the volume was closed cleanly.
     pub clean: bool,
     /// The legs that missed the close and owe something for that, as a mask. What pages say for them does
     /// not hold.
     pub doubted: u8,
-    /// What the ledger says beside the table, if that is the ledger's.
+    /// The ledger's words beside the table, if the table is the ledger's.
     pub ledger: Option<LedgerState>,
-    /// Which rare paths recovery took.
+    /// The rare paths that recovery took.
     pub marks: Marks,
 }
 
@@ -75,7 +75,7 @@ impl Opening {
     }
 }
 
-/// How many bytes from the beginning of a leg [`assess`] needs, told by its first
+/// Returns the bytes from the beginning of a leg that [`assess`] needs, told by its first
 /// [`HEAD_BYTES`].
 ///
 /// # Errors
@@ -231,7 +231,7 @@ fn voters(superblock: &Superblock) -> u8 {
     legs.fold(0u8, |mask, (leg, record)| mask | u8::from(record.state == Membership::In) << leg)
 }
 
-/// What no leg that is in can decide, if there is anything.
+/// Returns the regions that no leg that is in can decide, if there are any.
 fn undecided(opening: &Opening) -> Option<Problem> {
     let voters = voters(&opening.superblock);
     let decided = |region: u32, entry: &RegionEntry| {

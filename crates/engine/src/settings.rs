@@ -4,7 +4,7 @@ use crate::command::CommandError;
 use crate::identifiers::LEGS_MAX;
 use hemi_units::{MILLISECOND, SECOND};
 
-/// Which acknowledgement rule a volume uses. All keep every promise but P4, which only
+/// The acknowledgement rule of a volume. All keep every promise but P4, which only
 /// `First` keeps in full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -24,7 +24,7 @@ pub enum Policy {
     WriteBehind,
 }
 
-/// What happens when exposure reaches its bound.
+/// The behaviour when exposure reaches its bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -36,7 +36,7 @@ pub enum ExposureMode {
     FallBehind,
 }
 
-/// How many legs must have made a flush durable before it is acknowledged.
+/// The number of legs that must have made a flush durable before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushCopies {
     /// This many (1 to 8); fewer if fewer legs are in.
@@ -50,7 +50,7 @@ pub enum FlushCopies {
 pub struct Settings {
     /// Acknowledgement rule.
     pub policy: Policy,
-    /// At the exposure bound.
+    /// Behaviour at the exposure bound.
     pub exposure_mode: ExposureMode,
     /// Exposure bound in bytes, a good many blocks. Default 256 MiB.
     pub exposure_bytes: u64,
@@ -84,7 +84,7 @@ pub struct Settings {
     pub drain_bytes: u32,
     /// Client requests the engine holds at once. Default 4096.
     pub requests_max: u32,
-    /// Regions that may be dirty at once, beside those requests under way need; bounds the memory
+    /// Regions that may be dirty at once, beside those that requests in flight need; bounds the memory
     /// that records of them take. Default 65536.
     pub dirty_regions_max: u32,
     /// Bytes of dirty regions, at most, for idle ones to stay dirty and others to be armed beside
@@ -93,7 +93,7 @@ pub struct Settings {
     pub resync_bytes: u64,
     /// Owed extents held exactly, per leg; beyond, whole regions are owed. Default 65536.
     pub owed_extents_max: u32,
-    /// Buffer budget that debts' private copies leave to requests under way, in bytes: below
+    /// Buffer budget that debts' private copies leave to requests in flight, in bytes: below
     /// it, new debts keep no copy. Default 64 MiB.
     pub copies_reserve: u64,
     /// A touched region idle for this long settles. Default 5 s.
@@ -107,16 +107,16 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// Bounds of the work the engine does in one go, and of what it keeps for work under way.
+/// Bounds of the work the engine does in one go, and of what it keeps for work in progress.
 ///
 /// The defaults suit every volume, so the server does not offer them. They are settings for the
 /// simulator: it draws tiny ones, so that the small volumes it tests end every batch in the
 /// middle and run out of everything. Each may be as low as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Operations of one request under way at once; a larger request goes in steps. Default 16.
+    /// Operations of one request in flight at once; a larger request goes in steps. Default 16.
     pub operations_per_request: u32,
-    /// Operations under way at once beside one for each request. Default 1024.
+    /// Operations in flight at once beside one for each request. Default 1024.
     pub operations_more: u32,
     /// Largest leg I/O of a client's, in bytes, a multiple of the block; a longer request is
     /// split. Default 1 MiB.
@@ -132,7 +132,7 @@ pub struct Limits {
     /// Regions waiting for another authority whose debts are looked for first. Default 8.
     pub moves_looked_at: usize,
     /// Room for debts that a leg needs to take up a region it owes as a whole: newer writes may
-    /// cut it into so many before it is drained. Default 64.
+    /// cut it into this many before it is drained. Default 64.
     pub region_pieces: usize,
     /// Steps of a drain's sweep past debts that cannot go yet, before it gives up for now.
     /// Default 64.
@@ -141,7 +141,7 @@ pub struct Limits {
     pub oldest_looked_at: usize,
     /// Debts looked at, among those somebody waits for, for one that can go. Default 256.
     pub urgent_looked_at: usize,
-    /// Reads and writes under way for each owing leg that span what it does not owe. Default 16:
+    /// Reads and writes in flight for each owing leg that span what it does not owe. Default 16:
     /// enough to keep the leg busy, and what a region that is waited for may have to wait behind.
     pub sieves: u32,
     /// Metadata writes in flight to one leg. Default 32.

@@ -34,9 +34,9 @@ pub struct LegStatus {
     pub leg: u8,
     /// Condition.
     pub state: LegState,
-    /// Whether it is steadily later than the fastest leg.
+    /// True if it is steadily later than the fastest leg.
     pub slow: bool,
-    /// Why it is out, if it is.
+    /// The reason why it is out, if it is.
     pub out_reason: Option<OutReason>,
     /// Bytes it lacks (acknowledged, in volume bytes).
     pub owed_bytes: u64,
@@ -98,11 +98,11 @@ pub struct Status {
     pub exposure_bytes_bound: u64,
     /// Age bound, nanoseconds.
     pub exposure_age_bound: u64,
-    /// Whether writers are being held back.
+    /// True if writers are being held back.
     pub throttling: bool,
-    /// Whether only one leg is in.
+    /// True if only one leg is in.
     pub degraded: bool,
-    /// Whether every leg is whole and identical.
+    /// True if every leg is whole and identical.
     pub converged: bool,
     /// Bytes no leg holds any more (EIO until rewritten).
     pub lost_bytes: u64,

@@ -37,7 +37,7 @@ const CHECKED_BYTES: usize = 508;
 /// The bytes of a metadata block.
 pub type Block = [u8; BLOCK_BYTES];
 
-/// What a block holds; three ASCII letters in every sector's trailer.
+/// The kind of a block: three ASCII letters in every sector's trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind([u8; 3]);
 
@@ -107,7 +107,7 @@ pub const SEQUENCE_END: u64 = 1 << 63;
 /// Sequences of blocks. The first write of a block has 1: 0 stands for what was never written.
 const SEQUENCES: core::ops::Range<u64> = 1..SEQUENCE_END;
 
-/// What [`open`] finds.
+/// The outcome of [`open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     /// Every sector is valid and of this one write.

@@ -1,4 +1,4 @@
-//! Where things are on a leg.
+//! The places of things on a leg.
 
 use hemi_units::{Extent, SECTOR_BYTES};
 
@@ -35,7 +35,7 @@ const DATA_ALIGNMENT: u64 = 1 << 20;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const PAGE_STRIDE: u64 = 2 * BLOCK;
 
-/// Where everything is on every leg of a volume: a function of its size and region size.
+/// The places of everything on every leg of a volume, a function of its size and region size.
 ///
 /// Arguments named `slot` are 0 or 1: only the lowest bit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Layout {
     data_offset: u64,
 }
 
-/// Why there is no layout for a volume and region size.
+/// The reason why there is no layout for a volume and region size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The volume's size is zero or not a multiple of [`VOLUME_GRAIN`].
@@ -80,7 +80,7 @@ pub enum LayoutError {
         volume_bytes: u64,
         /// The region size asked for.
         region_bytes: u64,
-        /// How many regions that makes.
+        /// The number of regions that makes.
         regions: u64,
         /// The smallest region size that would do.
         smallest_region_bytes: u64,
@@ -163,7 +163,7 @@ impl Layout {
         self.region_bytes / SECTOR_BYTES
     }
 
-    /// How many regions the volume has; at least one.
+    /// Returns the number of regions of the volume, at least one.
     pub fn region_count(&self) -> u32 {
         self.region_count
     }
@@ -180,7 +180,7 @@ impl Layout {
         Extent { start, end: (start + self.region_sectors()).min(self.volume_sectors()) }
     }
 
-    /// How many pages the region table has; at least one.
+    /// Returns the number of pages of the region table, at least one.
     pub fn page_count(&self) -> u32 {
         self.page_count
     }
@@ -240,7 +240,7 @@ impl Layout {
         self.data_offset
     }
 
-    /// How many bytes a leg must have.
+    /// Returns the number of bytes that a leg must have.
     pub fn leg_bytes(&self) -> u64 {
         self.data_offset + self.volume_bytes
     }

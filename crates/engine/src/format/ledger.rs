@@ -225,7 +225,7 @@ fn fixed_header(places: Places, volume_id: Id, boot: Id) -> [(usize, u64); 7] {
     ]
 }
 
-/// Why bytes are not the ledger that a volume relies on.
+/// The reason why bytes are not the ledger that a volume relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
     /// No ledger of this version, volume and boot.

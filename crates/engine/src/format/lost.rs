@@ -25,7 +25,7 @@ const OTHER_SECTORS: usize = 7;
 pub const LOST_EXTENTS_MAX: usize = FIRST_SECTOR_EXTENTS + OTHER_SECTORS * CELLS_PER_SECTOR;
 const _: () = assert!(LOST_EXTENTS_MAX == 246);
 
-/// What a list says of itself, beside its sequence.
+/// The header of a list, beside its sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostHeader {
     /// The generation it was written in.
@@ -61,13 +61,13 @@ struct RawLost {
 }
 const _: () = assert!(size_of::<RawLost>() == block::BLOCK_BYTES);
 
-/// Why a list cannot be written, or a slot holds none to use.
+/// The reason why a list cannot be written, or why a slot holds none to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LostError {
     /// More extents than [`LOST_EXTENTS_MAX`].
     #[error("the list of lost extents names {count} extents, more than 246")]
     TooMany {
-        /// How many.
+        /// Their number.
         count: usize,
     },
     /// Extents that are empty, out of order, overlapping or beyond the volume.
@@ -75,7 +75,7 @@ pub enum LostError {
         "lost extent {index} (sectors {start} to {end}) is empty, out of order or beyond the volume"
     )]
     BadExtent {
-        /// Which one.
+        /// Its index in the list.
         index: usize,
         /// Its first sector.
         start: u64,
@@ -182,18 +182,18 @@ impl<'a> LostList<'a> {
         self.sequence
     }
 
-    /// What it says of itself.
+    /// Returns its header.
     pub fn header(&self) -> LostHeader {
         let first = &self.raw.first.payload;
         LostHeader { generation: first.generation, join_epoch: first.join_epoch.get() }
     }
 
-    /// How many extents it names.
+    /// Returns the number of extents it names.
     pub fn len(&self) -> usize {
         self.raw.first.payload.count.get() as usize
     }
 
-    /// Whether nothing is lost.
+    /// Returns true if nothing is lost.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -43,17 +43,17 @@ impl RegionEntry {
         RegionEntry(whole as u16 | dirty | (authority & AUTHORITY))
     }
 
-    /// Which legs are whole, a bit for each slot.
+    /// Returns the legs that are whole, a bit for each slot.
     pub const fn whole(self) -> u8 {
         self.0 as u8
     }
 
-    /// Whether this leg is whole.
+    /// Returns true if this leg is whole.
     pub const fn is_whole(self, leg: LegIndex) -> bool {
         leg.0 < 8 && (self.0 >> leg.0) & 1 == 1
     }
 
-    /// Whether the region is dirty: the legs may differ.
+    /// Returns true if the region is dirty, so that the legs may differ.
     pub const fn is_dirty(self) -> bool {
         self.0 & DIRTY != 0
     }
@@ -79,13 +79,13 @@ impl RegionEntry {
         RegionEntry(self.whole() as u16)
     }
 
-    /// Whether this version knows every bit that is set.
+    /// Returns true if this version knows every bit that is set.
     pub const fn is_supported(self) -> bool {
         self.0 & UNSUPPORTED == 0
     }
 }
 
-/// What a page says of itself, beside its sequence.
+/// The header of a page, beside its sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
     /// Its number in the table, from zero.
@@ -119,7 +119,7 @@ struct RawPage {
 }
 const _: () = assert!(size_of::<RawPage>() == block::BLOCK_BYTES);
 
-/// Why a slot of a page holds nothing to use.
+/// The reason why a slot of a page holds nothing to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
     /// Never written.
@@ -254,7 +254,7 @@ impl<'a> Page<'a> {
         self.sequence
     }
 
-    /// What it says of itself.
+    /// Returns its header.
     pub fn header(&self) -> PageHeader {
         let header = &self.raw.header.payload;
         PageHeader {

@@ -38,7 +38,7 @@ pub const ANCESTRY_MAX: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Name(String);
 
-/// Why a text cannot be a volume's name.
+/// The reason why a text cannot be a volume's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Too long.
@@ -50,13 +50,13 @@ pub enum NameError {
     /// A control character, which has no business in a log or on a terminal.
     #[error("the name has a control character (byte {position})")]
     Control {
-        /// Where, in bytes from the beginning.
+        /// Its place, in bytes from the beginning.
         position: usize,
     },
     /// Not UTF-8.
     #[error("the name is not UTF-8 (byte {position})")]
     NotUtf8 {
-        /// Where, in bytes from the beginning.
+        /// Its place, in bytes from the beginning.
         position: usize,
     },
 }
@@ -147,7 +147,7 @@ impl Ancestry {
     }
 }
 
-/// Whether a slot of the leg set holds a leg, and whether that leg may decide anything.
+/// The state of a slot of the leg set: empty, or a leg that may decide, or one that may not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Membership {
     /// The slot is free.
@@ -164,10 +164,10 @@ pub enum Membership {
 pub struct LegRecord {
     /// The leg's random id; zeros in an empty slot only.
     pub id: Id,
-    /// When it joined, or was found to have missed a clean close: metadata written in an earlier join epoch
-    /// says nothing about it.
+    /// The epoch in which it joined, or was found to have missed a clean close. Metadata written in an
+    /// earlier join epoch says nothing about it.
     pub join_epoch: u64,
-    /// Whether it is part of the volume.
+    /// Its part in the volume.
     pub state: Membership,
 }
 
@@ -176,15 +176,15 @@ pub struct LegRecord {
 pub struct Superblock {
     /// The volume's random id, not zeros. *Set at creation.*
     pub volume_id: Id,
-    /// What people call the volume. *Set at creation.*
+    /// The name that people call the volume by. *Set at creation.*
     pub name: Name,
-    /// Where everything is; holds the volume's size and region size. *Set at creation.*
+    /// The places of everything, with the volume's size and region size. *Set at creation.*
     pub layout: Layout,
     /// The smallest request, in bytes: 512 or 4096. *Set at creation.*
     pub block_bytes: u32,
-    /// When the volume was created, in seconds since 1970. *Set at creation.*
+    /// Time of the volume's creation, in seconds since 1970. *Set at creation.*
     pub created: u64,
-    /// Which leg this superblock is on; its slot in `legs` is not empty.
+    /// The leg that this superblock is on. Its slot in `legs` is not empty.
     pub leg: LegIndex,
     /// The block's sequence: the newest of a volume's superblocks of one generation has the
     /// highest.
@@ -193,7 +193,7 @@ pub struct Superblock {
     pub generation: Id,
     /// The generations before.
     pub ancestry: Ancestry,
-    /// Whether the volume is being served, or was when hemi was killed.
+    /// True if the volume is being served, or was when hemi was killed.
     pub open: bool,
     /// The ledger that is relied on, if one is. Only an open volume relies on one.
     pub ledger: Option<LedgerMark>,
@@ -205,7 +205,7 @@ pub struct Superblock {
     pub descriptions: [LegDescription; LEGS_MAX],
 }
 
-/// Why a slot holds no superblock to use.
+/// The reason why a slot holds no superblock to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
     /// All zeros.
@@ -251,7 +251,7 @@ pub enum SuperblockError {
     /// A field has a value it cannot have.
     #[error("the superblock contradicts itself: {field} is {value}")]
     Field {
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// Its value.
         value: u64,
@@ -261,7 +261,7 @@ pub enum SuperblockError {
     Leg {
         /// The slot.
         leg: u8,
-        /// What is wrong with it.
+        /// The problem, in words.
         problem: &'static str,
     },
 }
@@ -305,7 +305,7 @@ impl Superblock {
         self.legs.get(self.leg.index()).copied().unwrap_or_default()
     }
 
-    /// Whether the fields agree with each other: the block size is 512 or 4096; ids are not
+    /// Checks that the fields agree with each other: the block size is 512 or 4096; ids are not
     /// zeros; only an open volume relies on a ledger; this leg's slot is not empty; empty slots are all zeros; no id is there twice;
     /// no leg joined after the volume's highest join epoch, which is below
     /// [`block::SEQUENCE_END`].

@@ -1,4 +1,4 @@
-//! Which of the legs given belong together, and which of them tells the newest of the set of
+//! Decides which of the legs given belong together, and which of them tells the newest of the set of
 //! legs: volumes, generations and ancestry, before any region is looked at.
 
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use crate::format::{Layout, Membership, Superblock};
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::OutReason;
 
-/// Whether history `a` includes `b`'s present: `a` is the same generation and not older, or
+/// Returns true if history `a` includes `b`'s present: `a` is the same generation and not older, or
 /// a later one that came out of it.
 ///
 /// A later one that branched off before `b`'s present (`a` was promoted meanwhile) does so

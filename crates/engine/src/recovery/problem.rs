@@ -1,4 +1,4 @@
-//! Why a volume does not open, and what to do about it, in words.
+//! The reasons why a volume does not open, and the ways out, in words.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,21 +10,21 @@ use crate::format::{LegDescription, page};
 use crate::identifiers::LegIndex;
 use crate::marks::{Mark, Marks};
 
-/// Why a volume does not open.
+/// A reason why a volume does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// No leg was given.
     NoLegs,
     /// Not a leg of any volume.
     NotALeg {
-        /// Which image.
+        /// The image's index.
         image: usize,
-        /// What was found.
+        /// The error in its superblock.
         error: SuperblockError,
     },
     /// A leg of another volume.
     ForeignVolume {
-        /// Which image.
+        /// The image's index.
         image: usize,
         /// The volume it belongs to.
         name: String,
@@ -47,9 +47,9 @@ pub enum Problem {
     },
     /// The volume no longer counts this leg among its own.
     Stranger {
-        /// Which image.
+        /// The image's index.
         image: usize,
-        /// Whether it was detached.
+        /// True if it was detached.
         detached: bool,
     },
     /// A leg that is in is not among those given.
@@ -63,14 +63,14 @@ pub enum Problem {
     NoneIn,
     /// A superblock slot is damaged and may hide a newer state.
     SuperblockDamaged {
-        /// Which image.
+        /// The image's index.
         image: usize,
-        /// Which slot.
+        /// The slot.
         slot: u8,
     },
     /// A page of the region table is damaged and may hide a newer state.
     PageDamaged {
-        /// Which image.
+        /// The image's index.
         image: usize,
         /// The page.
         page: u32,
@@ -90,27 +90,27 @@ pub enum Problem {
     Undecided {
         /// The first such region.
         region: u32,
-        /// How many there are.
+        /// Their number.
         count: u32,
     },
     /// A page has bits this version does not know.
     PageUnsupported {
-        /// Which image.
+        /// The image's index.
         image: usize,
-        /// What is wrong.
+        /// The error.
         error: page::PageError,
     },
     /// The ledger that the volume was served with during this boot of the machine is missing, or
     /// is not valid. What was acknowledged and not flushed cannot be told without it.
     Ledger {
-        /// What is wrong with it; `None` if there is none.
+        /// The error; `None` if there is no ledger.
         error: Option<LedgerError>,
     },
     /// No leg has a valid list of lost extents.
     LostListDamaged,
     /// The image is shorter than the metadata.
     Truncated {
-        /// Which image.
+        /// The image's index.
         image: usize,
         /// Bytes needed.
         needed: u64,
@@ -122,7 +122,7 @@ pub enum Problem {
 /// Every reason why a volume does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// At least one.
+    /// The problems, at least one.
     pub problems: Vec<Problem>,
 }
 

@@ -19,7 +19,7 @@ use crate::io::OutReason;
 use crate::planted::{self, Planted};
 use hemi_units::Extent;
 
-/// What promoting a leg means, and the blocks that do it.
+/// The consequences of promoting a leg, and the blocks that do it.
 pub struct Promotion {
     /// The superblock it will have.
     pub superblock: Superblock,

@@ -99,7 +99,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Whether a damaged slot may hide something newer than the best one found.
+    /// Returns true if a damaged slot may hide something newer than the best one found.
     fn may_hide<T>(&self, found: &Found<T>, image: usize, known: Option<u64>) -> bool {
         let best = found.best.as_ref().map_or(0, |(sequence, _)| *sequence);
         if known.is_some_and(|known| known <= best) || planted::is(Planted::DamageIgnored) {

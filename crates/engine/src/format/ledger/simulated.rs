@@ -16,7 +16,7 @@ pub struct SimulatedMemory {
 }
 
 impl SimulatedMemory {
-    /// Makes memory of so many bytes, all zeros.
+    /// Creates memory of `bytes` bytes, all zeros.
     pub fn new(bytes: usize) -> SimulatedMemory {
         SimulatedMemory {
             words: (0..bytes / 4).map(|_| AtomicU32::new(0)).collect(),
@@ -41,7 +41,7 @@ impl SimulatedMemory {
         words.flat_map(u32::to_le_bytes).collect()
     }
 
-    /// After so many stores more, none takes effect: the process has been killed.
+    /// Kills the process after this many more stores: none takes effect from then on.
     pub fn stop_after(&self, stores: u64) {
         self.stores_left.store(stores, Ordering::Relaxed);
     }

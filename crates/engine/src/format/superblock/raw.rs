@@ -131,7 +131,7 @@ pub(super) struct RawSuperblock {
 const _: () = assert!(size_of::<RawSuperblock>() == BLOCK_BYTES);
 
 impl RawSuperblock {
-    /// Whether any sector begins as a superblock's does.
+    /// Returns true if any sector begins as a superblock's does.
     pub(super) fn has_magic(&self) -> bool {
         self.heads().any(|head| head.magic == MAGIC)
     }

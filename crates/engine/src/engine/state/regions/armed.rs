@@ -19,7 +19,7 @@ use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::settings::Settings;
 
-/// Where the bound presses, this many of the regions used last long ago make room for those nearest to
+/// While the bound presses, this many of the regions used last long ago make room for those nearest to
 /// one that is written.
 const REPLACED: u32 = 16;
 /// Armed regions that are looked at for one that can become clean.
