@@ -11,7 +11,7 @@ const COMMIT: &str = env!("HEMI_COMMIT_SHOWN");
 static LONG: LazyLock<String> = LazyLock::new(|| long(COMMIT));
 
 /// Returns the version with commit and disk format, as in
-/// `0.1.0 (commit 1a2b3c4d, disk format 1)`.
+/// `0.2.0 (commit 1a2b3c4d, disk format 1)`.
 pub(crate) fn version() -> &'static str {
     &LONG
 }

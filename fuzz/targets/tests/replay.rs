@@ -70,7 +70,7 @@ fn changed(corpus: &[Vec<u8>], base: Index, changes: &[Change]) -> Input {
 }
 
 fn corpus(name: &str) -> Vec<Vec<u8>> {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(name);
     let entries = std::fs::read_dir(&directory)
         .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let mut files: Vec<PathBuf> =
