@@ -190,7 +190,9 @@ def test_without_a_state_directory_it_is_in_memory_only(sandbox: Sandbox) -> Non
     volume = Volume.on_files(sandbox, SIZE, options=options)
     wait_until("the start is told of", lambda: bool(events(volume, "started")))
     [first] = events(volume, "started")
-    notes = [line for line in volume.process.output().splitlines() if "history is not kept over" in line]
+    notes = [
+        line for line in volume.process.output().splitlines() if "history is not kept over" in line
+    ]
     assert len(notes) == 1 and str(blocked) in notes[0]
     volume.restart()
     wait_until("the start is told of", lambda: bool(events(volume, "started")))

@@ -20,7 +20,8 @@ SERVER = CRATES / "server/src"
 IO = CRATES / "io/src"
 # The files that bound what whoever connects can take up. Each of their constants is on the page.
 LISTENERS = (
-    *(SERVER / "export" / name for name in ("mod.rs", "pace.rs", "quota.rs", "request.rs")),
+    SERVER / "export.rs",
+    *(SERVER / "export" / name for name in ("pace.rs", "quota.rs", "request.rs")),
     *(SERVER / "export" / name for name in ("output.rs", "admission.rs", "complaints.rs")),
     SERVER / "control/connections.rs",
     SERVER / "control/routes.rs",
@@ -151,9 +152,6 @@ def file_of(path: str, folder: Path) -> Path | None:
         IO / path,
         ROOT / path,
         CRATES / crate / "src" / rest,
-        folder / path.replace(".rs", "/mod.rs"),
-        SERVER / path.replace(".rs", "/mod.rs"),
-        IO / path.replace(".rs", "/mod.rs"),
     )
     return next((found for found in candidates if found.is_file()), None)
 

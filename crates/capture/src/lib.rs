@@ -3,6 +3,30 @@
 //!
 //! A file is a sequence of blocks. Each has a checksum and can be read without those before it,
 //! so a truncated recording is good up to its last whole block.
+//!
+//! ```
+//! use hemi_capture::{Head, Kind, Reader, Record, Writer};
+//!
+//! let head = Head { volume_bytes: 1 << 30, block_bytes: 512, began: 0, name: "db".into() };
+//! let write = Record {
+//!     at: 1_000,
+//!     latency: 90_000,
+//!     start: 8,
+//!     sectors: 8,
+//!     kind: Kind::Write,
+//!     fua: true,
+//!     failed: false,
+//! };
+//! let mut writer = Writer::new(Vec::new(), &head)?;
+//! writer.push(&write, 0)?;
+//! let bytes = writer.finish(0)?;
+//!
+//! let mut reader = Reader::new(bytes.as_slice());
+//! assert_eq!(reader.head()?.name, "db");
+//! assert_eq!(reader.record()?, Some(write));
+//! assert_eq!(reader.record()?, None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod block;

@@ -11,6 +11,24 @@
 //!
 //! A drive is described by a preset: a TOML file in `presets/` that gives every parameter with
 //! its unit and its source ([`preset`]).
+//!
+//! ```
+//! use hemi_drives::drive::{Drive, Request};
+//! use hemi_drives::preset::Preset;
+//! use hemi_units::{Extent, Instant, MILLISECOND, Operation};
+//!
+//! let mut disk = Preset::built_in("wd-1tb-2009")?.drive(1)?;
+//! let extent = Extent::new(1 << 30, 8);
+//! disk.submit(Instant(0), Request { tag: 1, operation: Operation::Read, extent });
+//! let mut done = Vec::new();
+//! while done.is_empty() {
+//!     let next = disk.next_event();
+//!     disk.advance(next, &mut done);
+//! }
+//! // A seek over half of the disk, and at most a revolution.
+//! assert!((5 * MILLISECOND..30 * MILLISECOND).contains(&done[0].at.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod any;

@@ -8,7 +8,7 @@
 //! **debt** in their delay queues, drained in LBA order. Lag, freeze, outage, rejoin and
 //! rebuild are that one mechanism. The same code runs under the io_uring server and under
 //! the simulator; `docs/design/engine.md` gives the reasons, `docs/design/disk-format.md`
-//! the bytes.
+//! the bytes. `examples/two_legs.rs` drives a mirror in memory by hand and freezes one of its legs.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

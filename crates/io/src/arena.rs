@@ -254,5 +254,4 @@ impl Buffers for Arena {
 }
 
 #[cfg(test)]
-#[path = "arena_tests.rs"]
 mod tests;

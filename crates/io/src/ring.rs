@@ -816,5 +816,4 @@ fn require(uring: &IoUring) -> Result<(), RingError> {
 }
 
 #[cfg(test)]
-#[path = "ring_tests.rs"]
 mod tests;

@@ -335,5 +335,4 @@ impl Drop for Opened {
 }
 
 #[cfg(test)]
-#[path = "create/tests.rs"]
 mod tests;

@@ -5,6 +5,13 @@
 //! terminals and logs only as plain text ([`Plain`]): a control character could clear a screen
 //! or forge a line, and a character that changes the direction of text could make one name look
 //! like another.
+//!
+//! ```
+//! use hemi_text::Plain;
+//!
+//! assert_eq!(Plain("no space left").to_string(), "no space left");
+//! assert_eq!(Plain("a\u{1B}[2Jb").to_string(), "a\u{FFFD}[2Jb");
+//! ```
 
 #![cfg_attr(not(feature = "std"), no_std)]
 

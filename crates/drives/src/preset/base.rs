@@ -183,3 +183,6 @@ fn same(one: &Value, other: &Value) -> bool {
         _ => one == other,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -455,5 +455,4 @@ pub fn places_at_end(size: u64, data_offset: u64, offset: u64, length: u64) -> V
 }
 
 #[cfg(test)]
-#[path = "apart_tests.rs"]
 mod tests;

@@ -563,5 +563,4 @@ fn write_full(descriptor: impl AsFd, offset: u64, span: Span) -> Result<(), Errn
 }
 
 #[cfg(test)]
-#[path = "device_tests.rs"]
 mod tests;

@@ -411,5 +411,4 @@ impl StripeLeg {
 }
 
 #[cfg(test)]
-#[path = "stripe_tests.rs"]
 mod tests;

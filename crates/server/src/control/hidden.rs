@@ -198,5 +198,4 @@ fn at_least(latencies: &LatencyHistogram) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "hidden_tests.rs"]
 mod tests;

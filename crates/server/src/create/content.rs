@@ -397,5 +397,4 @@ fn dos(head: &Head<'_>) -> Option<Found> {
 }
 
 #[cfg(test)]
-#[path = "content_tests.rs"]
 mod tests;

@@ -239,5 +239,4 @@ impl InflightQueue {
 }
 
 #[cfg(test)]
-#[path = "inflight_tests.rs"]
 mod tests;

@@ -323,5 +323,4 @@ impl SplitQueue {
 }
 
 #[cfg(test)]
-#[path = "queue_tests.rs"]
 mod tests;

@@ -113,5 +113,4 @@ fn place(disk: &Disk, operation: Operation, sector: u64, sectors: u64) -> Option
 }
 
 #[cfg(test)]
-#[path = "request_tests.rs"]
 mod tests;

@@ -383,5 +383,4 @@ fn throttling(now: &Snapshot) -> Event {
 }
 
 #[cfg(test)]
-#[path = "notices_tests.rs"]
 mod tests;

@@ -285,5 +285,4 @@ fn moved(moves: &Moves, snapshot: &Snapshot) -> Event {
 }
 
 #[cfg(test)]
-#[path = "watch_tests.rs"]
 mod tests;

@@ -412,5 +412,4 @@ impl Keep {
 }
 
 #[cfg(test)]
-#[path = "file_tests.rs"]
 mod tests;

@@ -8,8 +8,6 @@
 //! sources ([`base`]).
 
 mod base;
-#[cfg(test)]
-mod base_tests;
 mod built_in;
 mod card;
 mod error;

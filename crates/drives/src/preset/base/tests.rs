@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::{Model, Preset, PresetError};
 use crate::array;
+use crate::preset::{Model, Preset, PresetError};
 
 const FASTER: &str = r#"
 title = "A faster gp3"
