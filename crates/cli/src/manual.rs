@@ -179,7 +179,11 @@ mod tests {
             has it, or [elsewhere](../nbd.md#a). |\n";
         let made = page("commands/grow.md", text);
         for expected in [
-            ".TH hemi-grow 1 2026-11-26 \"hemi 0.1.0\" \"hemi manual\"\n",
+            concat!(
+                ".TH hemi-grow 1 2026-11-26 \"hemi ",
+                env!("CARGO_PKG_VERSION"),
+                "\" \"hemi manual\"\n"
+            ),
             ".SH NAME\nhemi\\-grow \\- let it grow\n",
             ".SH SYNOPSIS\n.EX\nhemi grow \\-\\-size SIZE\n.EE\n",
             ".SH OPTIONS\n.TP\n\\fB\\-\\-size SIZE\\fR\nAs \\fBhemi\\-status\\fR(1) has it, or elsewhere.\n",
