@@ -326,7 +326,7 @@ fn settings_change_together_or_not_at_all() {
         (json!({ "key": "engine.policy" }), 400, "`key` and `value`"),
         (json!({ "key": "exposure", "value": "1K" }), 400, "out of range"),
         (json!({ "key": "exposre", "value": "1K" }), 400, "did you mean engine.exposure.bytes"),
-        (json!({ "key": "buffer_budget", "value": "1G" }), 409, "taken and registered"),
+        (json!({ "key": "buffer_budget", "value": "1G" }), 409, "allocated and registered"),
         (
             json!({ "values": { "exposure": "32MiB", "engine.wait.floor": "x" } }),
             400,
