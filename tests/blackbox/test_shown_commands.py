@@ -254,7 +254,8 @@ def corrupt(stage: Stage) -> None:
 def frozen_leg(stage: Stage) -> None:
     """Serves the volume "db" under load, with leg 1 frozen. A stage has memory that outlives
     hemi."""
-    open_db(stage, "--allow-inject --ledger /run/hemi")
+    # The leg stays frozen, however long the load takes to get going on a busy machine.
+    open_db(stage, "--allow-inject --ledger /run/hemi --set engine.out_after=1day")
     load = WRITE.replace("--minimal", "--time_based --runtime=3600 --rate_iops=100 --minimal")
     stage.start(load)
     stage.start(load)
@@ -297,7 +298,8 @@ SCENES = {
     ),
     "docs/commands/dashboard.md": Scene(DEVICES, prepare=served_db("--http 127.0.0.1:9188")),
     "docs/commands/demo.md": Scene(),
-    "docs/commands/events.md": Scene(DEVICES, prepare=served_db()),
+    # On a busy machine no leg is to freeze, which would be the last event.
+    "docs/commands/events.md": Scene(DEVICES, prepare=served_db("--set engine.wait.floor=1s")),
     "docs/commands/inject.md": Scene(DEVICES, prepare=served_db("--allow-inject")),
     "docs/commands/inspect.md": Scene(DEVICES, prepare=detached_leg),
     "docs/commands/leg.md": Scene(
