@@ -2,8 +2,8 @@
 """Checks how doc comments and docstrings begin: check_prose.py [--count] [PATH…].
 
 A doc comment begins with a verb or a plain name: "Returns the slot", "The bound of a queue". It
-does not begin with What, Whether, How and the like, nor with a preposition that has lost its noun
-("Of a year."). Some phrases are not the field's words and are reported with their better form.
+does not begin with What, Whether, How and the like, nor with a preposition. The text of a
+field counts too. Some phrases are not the field's words and are reported with their better form.
 Prints each place as FILE:LINE: TEXT and exits with 1 if there is any. With --count it prints only
 the totals.
 """
@@ -19,19 +19,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Words that begin no doc comment: noun clauses, and prepositions whose noun is missing.
+#: Words that begin no doc comment: those of noun clauses, and prepositions.
 CLAUSES = ("What", "Whether", "How", "Who", "Whom", "Whose", "Where", "When", "Which", "Why")
-LONE = ("Of", "By", "As", "To", "From", "On", "At", "With", "Without", "Since", "Until")
-#: Longest docstring that may be a lone preposition, in characters.
-LONE_MAX = 40
+PREPOSITIONS = ("Of", "By", "As", "To", "From", "On", "At", "With", "Without", "Since", "Until")
 PHRASES = {
     "under way": "in flight, in progress",
     "for ever": "forever, without end",
     "so many": "`count`, that many, the number of",
     "be it that": "even if",
 }
-BEGINS = re.compile(rf"(?:{'|'.join(CLAUSES)})\b")
-LONE_BEGINS = re.compile(rf"(?:{'|'.join(LONE)})\b")
+BEGINS = re.compile(rf"(?:{'|'.join(CLAUSES + PREPOSITIONS)})\b")
 FOUND = re.compile("|".join(rf"\b{phrase}\b" for phrase in PHRASES), re.IGNORECASE)
 
 
@@ -54,15 +51,12 @@ def rust_comments(path: Path) -> Iterator[tuple[int, str, bool]]:
 def python_comments(path: Path) -> Iterator[tuple[int, str, bool]]:
     """Yields each docstring line and comment line as `rust_comments` does."""
     text = path.read_text()
+    # A text by itself documents what stands before it: a module, a class, a function, a field.
     for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        said = ast.get_docstring(node, clean=False)
-        if said is None:
-            continue
-        first = node.body[0].lineno
-        for offset, line in enumerate(said.splitlines()):
-            yield first + offset, line.strip(), offset == 0
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(said))):
+                for offset, line in enumerate(said.splitlines()):
+                    yield node.lineno + offset, line.strip(), offset == 0
     for number, line in enumerate(text.splitlines(), 1):
         plain = re.match(r"\s*#:? ?(.*)", line)
         if plain:
@@ -100,8 +94,7 @@ def complaints(path: Path) -> tuple[int, list[tuple[int, str]]]:
         lines = list((rust_comments if path.suffix == ".rs" else python_comments)(path))
     found = []
     for number, line, begins in lines:
-        lone = LONE_BEGINS.match(line) and len(line) <= LONE_MAX and line.endswith(".")
-        if (begins and (BEGINS.match(line) or lone)) or FOUND.search(line):
+        if (begins and BEGINS.match(line)) or FOUND.search(line):
             found.append((number, line))
     return sum(begins for _, _, begins in lines), found
 

@@ -134,7 +134,7 @@ marks! {
     DebtsGathered "debts gathered into one write",
     /// A drain wrote several debts and the gaps between them at once.
     DebtsSieved "scattered debts paid with one write",
-    /// As before, with gaps read from the leg itself.
+    /// The same, with gaps read from the leg itself.
     DebtsSievedOwn "scattered debts paid with one write, gaps from the leg itself",
     /// A read past the leg's high quantile was sent to a second leg.
     HedgeSent "hedge sent",

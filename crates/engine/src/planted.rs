@@ -169,8 +169,8 @@ planted! {
     SilentLosesBit,
     /// Regions become clean only where they are among the first records looked at.
     CleansFromOldest,
-    /// Of what is in flight to a leg, only the first direct write and what went before it may be
-    /// what it has lacked for longest.
+    /// Only the first direct write in flight to a leg, and what went before it, may be what the leg has
+    /// lacked for longest.
     DrainsInOrder,
     /// Authority returns only where it is among the first records looked at.
     ReturnsFromOldest,

@@ -13,7 +13,7 @@ pub enum Policy {
     /// Acknowledge at the first safe completion; a leg is frozen against its own history.
     #[default]
     First,
-    /// As `First`, but every other leg is waited for until 1.3 × the first completion
+    /// The rule of `First`, but every other leg is waited for until 1.3 × the first completion
     /// (Byun 2010), then owed.
     Paper,
     /// A plain mirror: acknowledge when every leg has it.

@@ -40,7 +40,7 @@ pub struct LegStatus {
     pub out_reason: Option<OutReason>,
     /// Bytes it lacks (acknowledged, in volume bytes).
     pub owed_bytes: u64,
-    /// Of these, bytes owed as whole regions (rebuild, after a crash, overflow).
+    /// Bytes among these that are owed as whole regions (rebuild, after a crash, overflow).
     pub owed_region_bytes: u64,
     /// Age of its oldest exact debt, nanoseconds.
     pub owed_age: u64,

@@ -17,16 +17,16 @@ pub struct FaultSpec {
     pub at: Time,
     /// Time for which the leg does not answer.
     pub freeze: Option<Time>,
-    /// With `freeze`: time from the start of one freeze to the start of the next.
+    /// Time from the start of one freeze to the start of the next. Needs `freeze`.
     pub every: Option<Time>,
     /// Stalls of single requests, in phases.
     pub stall: Option<Vec<PhaseSpec>>,
     /// Stalls of single requests as in an [`Experiment`].
     pub experiment: Option<String>,
-    /// With `experiment`: factor on the lengths of its phases. Default 1.
+    /// Factor on the lengths of the phases of an experiment. Needs `experiment`. Default 1.
     pub time_scale: Option<f64>,
-    /// With `stall` or `experiment`: seed of the choice of requests. Derived from the run's
-    /// seed if absent.
+    /// Seed of the choice of requests. Needs `stall` or `experiment`. Derived from the run's seed if
+    /// absent.
     pub seed: Option<u64>,
 }
 

@@ -38,10 +38,10 @@ pub(crate) struct Lateness {
     /// All writes, and the writes that every leg was given and has completed.
     writes: u64,
     timed: u64,
-    /// Of `timed`: writes within the limit in force, and within the published one.
+    /// Writes of `timed` within the limit in force, and within the published one.
     in_limit: u64,
     in_published: u64,
-    /// Of `timed`, in order of completion: late writes, runs of them, the longest run, and the
+    /// Late writes of `timed` in order of completion, the runs of them, the longest run, and the
     /// current run.
     late: u64,
     runs: u64,

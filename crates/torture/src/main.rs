@@ -30,10 +30,10 @@ struct Arguments {
     /// Run this one seed.
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// With --seed or --recipe: print everything that happens.
+    /// Print everything that happens in the run of --seed or --recipe.
     #[arg(long)]
     trace: bool,
-    /// With --seed or --recipe: reduce the run to what it takes to fail, and print it as a story.
+    /// Reduce the run of --seed or --recipe to what it takes to fail, and print it as a story.
     #[arg(long)]
     shrink: bool,
     /// Plant this mistake in the engine first (see hemi-planted).

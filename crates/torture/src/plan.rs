@@ -25,17 +25,17 @@ pub const REQUEST_SECTORS_MAX: u64 = 2048;
 /// The seeds that are all ordinary: `regressions.txt` lists some of them by what they drew before
 /// there were other kinds.
 const ORDINARY: std::ops::Range<u64> = 2_000..20_000;
-/// Of every eight other seeds, the one with this remainder is made of scenes …
+/// The remainder by eight of seeds that are made of scenes, among those that are not ordinary.
 const OF_SCENES: u64 = 2;
-/// … and the one with this remainder has ambushes …
+/// The remainder of those with ambushes.
 const WITH_AMBUSHES: u64 = 7;
 
-/// … and on this one metadata writes are lost or misdirected (from 20,000 on, so that lower seeds
-/// stay as they were) …
+/// The remainder of those whose metadata writes are lost or misdirected (from 20,000 on, so that lower
+/// seeds stay as they were).
 const WITH_LIES: u64 = 4;
 /// The least number of such writes, and the bound of the number added at random.
 const LIES: [u64; 2] = [4, 12];
-/// … and on this one legs have a small window in bytes (also from 20,000 on).
+/// The remainder of those whose legs have a small window in bytes (also from 20,000 on).
 const WITH_NARROW_LEGS: u64 = 1;
 
 /// The kinds of fault a run may have besides freezes, changes of latency, kills and power cuts. Each

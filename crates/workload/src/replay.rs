@@ -58,10 +58,10 @@ pub struct ReplaySpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// At the recorded times. Latency counts from the recorded time, including any wait.
+    /// Requests go at the recorded times. Latency counts from the recorded time, including any wait.
     #[default]
     Timed,
-    /// As soon as the queue depth allows. Latency counts from then.
+    /// Requests go as soon as the queue depth allows. Latency counts from then.
     Fastest,
     /// After all requests that were done before it in the recording, with the recorded delay. A
     /// slower volume slows the trace as it would have slowed its client. Latency counts from

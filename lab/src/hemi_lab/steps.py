@@ -136,7 +136,7 @@ class StepResult:
     seconds: float
     """Time from the first request to the end of the last."""
     operations: dict[str, Operation]
-    """By kind (`read`, `write`, `flush`), and `all`."""
+    """Figures of each kind (`read`, `write`, `flush`), and of `all`."""
     issued: int
     completed: int
     intervals: pl.DataFrame

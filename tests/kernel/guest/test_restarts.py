@@ -7,6 +7,8 @@ import random
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kernel_guest import DEVICE, ROUNDS, Volume, hemi, messages, run, wait_until
@@ -67,6 +69,22 @@ def is_locked(path: str) -> bool:
         except BlockingIOError:
             return True
     return False
+
+
+@contextmanager
+def hanging_leg(volume: Volume) -> Iterator[None]:
+    """Puts a device that can be suspended in front of the volume's second disk."""
+    sectors = int(run("blockdev", "--getsz", "/dev/ram1"))
+    run("dmsetup", "create", "hanging", "--table", f"0 {sectors} linear /dev/ram1 0")
+    run("dmsetup", "mknodes")
+    volume.legs = ["/dev/ram0", "/dev/mapper/hanging"]
+    try:
+        yield
+    finally:
+        run("dmsetup", "resume", "hanging", expect=None)
+        if volume.server is not None:
+            volume.kill()
+        run("dmsetup", "remove", "--retry", "hanging", expect=None)
 
 
 def mounted(mount: Path) -> None:
@@ -184,11 +202,7 @@ def test_every_tag_in_use_when_the_server_is_killed(volume: Volume) -> None:
 
 def test_a_server_that_is_killed_while_a_leg_hangs_ends_first(volume: Volume) -> None:
     """Checks that the old server's writes, which may still land, come before its successor's."""
-    sectors = int(run("blockdev", "--getsz", "/dev/ram1"))
-    run("dmsetup", "create", "hanging", "--table", f"0 {sectors} linear /dev/ram1 0")
-    run("dmsetup", "mknodes")
-    volume.legs = ["/dev/ram0", "/dev/mapper/hanging"]
-    try:
+    with hanging_leg(volume):
         volume.create()
         volume.start("--device", "--ledger", "/run")
         mount = Path("/run/mount")
@@ -213,19 +227,10 @@ def test_a_server_that_is_killed_while_a_leg_hangs_ends_first(volume: Volume) ->
         run("fsck.ext4", "-fn", str(DEVICE))
         wait_until("the legs are whole", lambda: "healthy" in hemi("status").splitlines()[0])
         assert hemi("scrub").strip() == "all legs of vol are alike"
-    finally:
-        run("dmsetup", "resume", "hanging", expect=None)
-        if volume.server is not None:
-            volume.kill()
-        run("dmsetup", "remove", "--retry", "hanging", expect=None)
 
 
 def test_a_leg_that_hangs_and_is_out_holds_up_no_start(volume: Volume) -> None:
-    sectors = int(run("blockdev", "--getsz", "/dev/ram1"))
-    run("dmsetup", "create", "hanging", "--table", f"0 {sectors} linear /dev/ram1 0")
-    run("dmsetup", "mknodes")
-    volume.legs = ["/dev/ram0", "/dev/mapper/hanging"]
-    try:
+    with hanging_leg(volume):
         volume.create()
         volume.start("--device", "--ledger", "/run", "--set", "engine.out_after=2s")
         mount = Path("/run/mount")
@@ -245,8 +250,3 @@ def test_a_leg_that_hangs_and_is_out_holds_up_no_start(volume: Volume) -> None:
         run("umount", str(mount))
         assert messages() == []
         run("fsck.ext4", "-fn", str(DEVICE))
-    finally:
-        run("dmsetup", "resume", "hanging", expect=None)
-        if volume.server is not None:
-            volume.kill()
-        run("dmsetup", "remove", "--retry", "hanging", expect=None)

@@ -42,8 +42,8 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "PATH")]
     adopt: Option<PathBuf>,
 
-    /// With --adopt: keep hemi's metadata in this file or device [default: at the end of the
-    /// adopted disk]. A file that does not exist is created.
+    /// Keep the metadata of an adopted disk in this file or device [default: at the end of the
+    /// disk]. A file that does not exist is created.
     #[arg(long, value_name = "PATH", requires = "adopt")]
     metadata: Option<PathBuf>,
 

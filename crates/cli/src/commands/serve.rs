@@ -102,11 +102,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE")]
     buffer_budget: Option<Size>,
 
-    /// At stop, how long to drain what legs owe [default: 30s].
+    /// Drain what legs owe for at most this long at stop [default: 30s].
     #[arg(long, value_name = "DURATION")]
     drain_on_stop: Option<Time>,
 
-    /// At start, how long to wait for an absent leg without which the volume cannot be served
+    /// Wait this long at start for an absent leg without which the volume cannot be served
     /// [default: 0s].
     #[arg(long, value_name = "DURATION")]
     wait_for_legs: Option<Time>,

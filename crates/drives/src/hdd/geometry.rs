@@ -46,7 +46,7 @@ pub enum Layout {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeadOrder {
-    /// From the first head to the last in every cylinder.
+    /// Tracks from the first head to the last in every cylinder.
     #[default]
     Forward,
     /// Alternately forward and backward, starting forward in each zone, so that the next

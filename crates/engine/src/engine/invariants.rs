@@ -135,7 +135,7 @@ impl<B: Buffers> Engine<B> {
         self.check_authorities();
     }
 
-    /// At any time at least one leg is complete for each region, and recovery would choose
+    /// Checks that at least one leg is complete for each region, and that recovery would choose
     /// one that holds everything acknowledged.
     fn check_authorities(&self) {
         for region in 0..self.regions.count() {

@@ -154,7 +154,7 @@ fn settings_may_change_at_any_moment() {
     }
 }
 
-/// With the same settings again the engine goes on as without the command.
+/// The engine given the same settings again goes on as without the command.
 #[test]
 fn the_same_settings_again_change_nothing() {
     let run = |again: bool| {

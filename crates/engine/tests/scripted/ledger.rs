@@ -115,7 +115,7 @@ fn a_flush_waits_for_the_page_of_a_move_off_a_lost_cache() {
     world.converge();
 }
 
-/// Without the ledger nothing tells which leg has the acknowledged data, and hemi does not guess.
+/// Nothing but the ledger tells which leg has the acknowledged data, and hemi does not guess.
 #[test]
 fn a_start_without_the_ledger_is_refused() {
     let mut world = touched();

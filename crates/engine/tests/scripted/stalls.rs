@@ -207,7 +207,7 @@ fn a_plain_mirror_does_not_wait_for_a_leg_that_is_being_rebuilt() {
     }
 }
 
-/// From the first moment, before the legs have any history, each write is flushed at once.
+/// Each write is flushed at once from the first moment, before the legs have any history.
 #[test]
 fn flushes_and_fua_go_on_while_either_leg_is_frozen() {
     let mut world = World::new(7, 2, generous());

@@ -17,7 +17,7 @@ pub const SMART_MAX: Time = Time::seconds(86_400);
 pub enum SmartPolling {
     /// Never.
     Off,
-    /// At this interval, from [`SMART_MIN`] to [`SMART_MAX`].
+    /// Polling at this interval, from [`SMART_MIN`] to [`SMART_MAX`].
     Every(Time),
 }
 

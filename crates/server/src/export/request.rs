@@ -31,7 +31,7 @@ const PART_SHIFT: u32 = 48;
 pub(super) enum Kind {
     Read,
     Write,
-    /// Without payload (flush, trim, write-zeroes).
+    /// A request without payload (flush, trim, write-zeroes).
     Plain,
 }
 

@@ -119,9 +119,9 @@ impl Life {
 }
 
 impl<B: Buffers> Engine<B> {
-    /// Without a leg that is out and may come back a new generation begins: that leg may have
-    /// heard of something, such as that it was being taken in, which these legs have not, and
-    /// sequences alone could not tell the two apart.
+    /// Begins to open the volume. If a leg is missing that is out and may come back, a new generation
+    /// begins: that leg may have heard of something, such as that it was being taken in, which these
+    /// legs have not, and sequences alone could not tell the two apart.
     pub(in crate::engine) fn begin_open(&mut self) {
         let may_come_back = |leg: &Leg| {
             leg.watch.health() == Health::Absent

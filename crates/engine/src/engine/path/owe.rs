@@ -89,7 +89,7 @@ impl<B: Buffers> Engine<B> {
         false
     }
 
-    /// From now on the leg owes all of a region, without copies: its exact debts there go.
+    /// Makes the leg owe all of a region, without copies. Its exact debts there go.
     pub(in crate::engine) fn owe_region(&mut self, leg: usize, region: u32) {
         let index = LegIndex(leg as u8);
         if self.regions.is_stale(index, region) {
@@ -117,9 +117,9 @@ impl<B: Buffers> Engine<B> {
         self.regions.set_stale(index, region);
     }
 
-    /// From now on a leg gets an acknowledged write that it has lacked since then, and that many
-    /// sectors of it, with this one, which nobody has acknowledged yet. Returns true if it is the
-    /// first.
+    /// Lets an operation that is not acknowledged yet stand for acknowledged sectors that a leg has lacked
+    /// since `since`. Returns true if it carried nothing for
+    /// the leg before.
     pub(in crate::engine) fn carry(
         &mut self,
         operation: u32,

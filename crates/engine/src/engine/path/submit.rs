@@ -1,4 +1,4 @@
-//! From a client's request to operations and back to its reply.
+//! The way of a client's request to operations and back to its reply.
 //!
 //! A request is split at region boundaries and at [`crate::settings::Limits::operation_bytes`] into
 //! operations, a few at a time. Before an operation starts it passes the exposure gate and

@@ -52,11 +52,11 @@ impl Source {
 /// The time since which a leg has lacked something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Since {
-    /// Since its data arrived from a client. What has taken the place of older data is young again:
-    /// what that held alone nobody needs any more.
+    /// Time at which its data arrived from a client. Data that has taken the place of older data is
+    /// young again: nobody needs the older any more.
     pub(crate) arrived: Instant,
-    /// Since the oldest acknowledged write arrived that the leg lacks there, one that has been
-    /// superseded included: a flush may have covered it.
+    /// Arrival of the oldest acknowledged write that the leg lacks there, even of one that has been
+    /// superseded: a flush may have covered it.
     pub(crate) lacked: Instant,
 }
 
@@ -197,6 +197,6 @@ pub(crate) struct Carved {
     pub(crate) superseded: bool,
     /// Acknowledged sectors carved.
     pub(crate) sectors: Lacked,
-    /// Since when something acknowledged that was carved has been lacked, if anything was.
+    /// Time since which something acknowledged that was carved has been lacked, if anything was.
     pub(crate) since: Option<Since>,
 }

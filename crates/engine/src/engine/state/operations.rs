@@ -54,7 +54,7 @@ pub(in crate::engine) struct OperationState {
     /// Legs where it took the place of an acknowledged debt: until it is there, and durable
     /// there, the leg lacks what was acknowledged before.
     pub(in crate::engine) carries: u8,
-    /// Since when the first of these legs has lacked what was acknowledged before.
+    /// Time since which the first of these legs has lacked what was acknowledged before.
     pub(in crate::engine) carried_since: Since,
     /// Sectors of it that each leg lacks for that reason.
     pub(in crate::engine) carried: [Lacked; LEGS_MAX],

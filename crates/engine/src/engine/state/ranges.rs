@@ -41,7 +41,7 @@ pub(crate) struct RangeLocks {
     arrivals: u64,
     /// Owners that may run now and have not been told yet, in order of arrival.
     free: VecDeque<u32>,
-    /// As `free`, of one that leaves, until they are in order.
+    /// Places of ranges that have left, in the form of `free`, until they are in order.
     freed: Vec<(u64, u32)>,
     /// Owners that had to wait are being started.
     letting_in: bool,

@@ -247,8 +247,8 @@ impl Regions {
         &self.metadata
     }
 
-    /// As [`Regions::metadata`], to ask for writes and to make them. What pages say is changed
-    /// here only.
+    /// Returns the metadata to ask for writes and to make them. The content of pages is changed here
+    /// only.
     pub(in crate::engine) fn metadata_mut(&mut self) -> &mut Metadata {
         &mut self.metadata
     }
@@ -298,7 +298,7 @@ impl Regions {
         self.enter_in_ledger(region);
     }
 
-    /// As [`Regions::set_state`], of a region that stays touched or untouched.
+    /// Does as [`Regions::set_state`] for a region that stays touched or untouched.
     fn set_entry(&mut self, region: u32, entry: RegionEntry) {
         self.set_state(region, entry, self.is_touched(region));
     }

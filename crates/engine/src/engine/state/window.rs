@@ -74,8 +74,8 @@ impl Window {
         (self.size, self.on_trial, self.since) = (self.least, false, now);
     }
 
-    /// At each background tick. Takes how long a write of the leg usually takes, and whether the window
-    /// keeps it from being given more.
+    /// Judges the window at a background tick. `usual` is the usual time of a write of the leg. `full` is
+    /// true if the window keeps it from being given more.
     pub(crate) fn refresh(&mut self, now: Instant, usual: u64, full: bool) {
         if usual < SLOW || planted::is(Planted::WindowFixed) {
             self.reset(now);

@@ -12,9 +12,9 @@ use crate::io::Buffers;
 use crate::planted::{self, Planted};
 use hemi_units::Instant;
 
-/// Of this many debts paid one is the oldest, once its age is past half the bound …
+/// Debts paid of which one is the oldest, once its age is past half the bound.
 const SHARE_AT_HALF: u32 = 8;
-/// … and past the bound, whoever waits.
+/// Debts paid of which one is the oldest, once its age is past the bound, whoever waits.
 const SHARE_AT_BOUND: u32 = 2;
 
 /// Returns true if a debt can be paid now: it is not put off, and nothing overlapping is in flight.

@@ -1,8 +1,8 @@
 //! Paying debts: coalesced, in sector order, yielding to clients with a share that rises
 //! with exposure.
 //!
-//! Which debt is next: `choose`. A debt that has its data is written from there, with those that follow
-//! it without a gap; one without is read first: `drain_read`.
+//! `choose` decides which debt is next. A debt that has its data is written from there, with those that
+//! follow it without a gap. One without is read first (`drain_read`).
 
 use crate::engine::Engine;
 use crate::engine::state::debt::{Debt, Since, Source};

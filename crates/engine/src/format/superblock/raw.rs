@@ -53,11 +53,11 @@ struct RawIdentity {
     name_bytes: u8,
     reserved: [u8; 4],
     name: [u8; NAME_BYTES_MAX],
-    /// With the feature that says so: the ledger relied on. Zeros without.
+    /// The ledger relied on, with the feature that says so. Zeros without it.
     ledger_opening: U64,
     ledger_boot: Id,
     unused: [u8; 254],
-    /// At 446, where a boot sector has the boot indicator of its first partition.
+    /// Byte 446, where a boot sector has the boot indicator of its first partition.
     guard: u8,
     unused_too: [u8; 49],
 }

@@ -646,7 +646,7 @@ fn requests_of_a_turn_are_sent_together() {
     assert!(bench.ended.iter().all(|(_, result)| result.is_ok()));
 }
 
-/// With several connections, losing one loses the session.
+/// The session of several connections is lost with one of them.
 #[test]
 fn several_connections_come_and_go_together() {
     let mut server = Nbdkit::start(&["memory", "16M"]);

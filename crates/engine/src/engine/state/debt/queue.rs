@@ -174,7 +174,7 @@ impl Debts {
         self.oldest_of(OWED, limit, wanted)
     }
 
-    /// As [`Debts::oldest_where`], of those a client still waits for.
+    /// Does as [`Debts::oldest_where`] among the debts that a client still waits for.
     pub(crate) fn oldest_urgent_where(
         &self,
         limit: usize,

@@ -9,7 +9,7 @@ use hemi_units::{Instant, MICROSECOND, MILLISECOND, SECOND};
 const LIMIT_UNKNOWN: u64 = 250 * MILLISECOND;
 /// Latencies needed before a leg's own quantile counts.
 const HISTORY_MIN: u64 = 64;
-/// From this many on the wait limit follows the largest seen, generously.
+/// Latencies from which on the wait limit follows the largest seen, generously.
 const HISTORY_SOME: u64 = 8;
 const SOME_MULTIPLE: u64 = 10;
 /// The least such a first guess may be.
@@ -75,7 +75,7 @@ struct History {
     trials: u32,
     /// Latencies recorded until the last background tick.
     seen: u64,
-    /// Since the usual was last judged, and how many ticks that is. (The long history would
+    /// Latencies since the usual was last judged, and the ticks since then. (The long history would
     /// take as many slow latencies as it has fast ones to say that a leg has become slow.)
     lately: LatencyHistogram,
     lately_ticks: u32,
@@ -113,7 +113,7 @@ impl History {
         }
     }
 
-    /// As [`History::refresh`], but never lowers the limit.
+    /// Does as [`History::refresh`], but never lowers the limit.
     fn raise(&mut self, settings: &Settings) {
         let before = self.limit;
         self.refresh(settings);
@@ -157,8 +157,8 @@ impl History {
         self.seen > seen
     }
 
-    /// At each background tick at which others did such I/O and this leg none. It will be tried
-    /// again when the average has fallen below theirs: it may have become faster since.
+    /// Fades the average at a background tick at which others did such I/O and this leg none. The leg is
+    /// tried again when its average has fallen below theirs: it may have become faster since.
     fn fade(&mut self) {
         if self.faded_from == 0 {
             self.faded_from = self.average;
@@ -195,7 +195,7 @@ impl History {
 pub(in crate::engine) struct Pace {
     histories: [[History; 2]; 2],
     flush_history: History,
-    /// Since when its usual write has taken much longer than the fastest leg's.
+    /// Time since which its usual write has taken much longer than the fastest leg's.
     slow_since: Option<Instant>,
     /// The times at which the newest read that it has answered was sent and answered, and those of
     /// the newest write.
@@ -295,7 +295,7 @@ impl Pace {
         self.histories[0].each_mut().map(History::is_in_use)
     }
 
-    /// At each background tick, of reads that went to others alone.
+    /// Fades the average of reads at a background tick at which they went to others alone.
     pub(in crate::engine) fn fade_reads(&mut self, large: usize) {
         self.histories[0][large].fade();
     }

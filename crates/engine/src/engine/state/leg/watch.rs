@@ -7,9 +7,9 @@ use hemi_units::{Instant, MILLISECOND, SECOND};
 const PROBATION_FIRST: u64 = 20 * MILLISECOND;
 /// I/O answered in time in a row after which earlier freezes are forgotten.
 const STRIKES_FORGET: u32 = 16;
-/// From this many strikes on, I/O that is a little late counts as the leg's usual …
+/// Strikes from which on I/O that is a little late counts as the leg's usual.
 const STRIKES_USUAL: u32 = 2;
-/// … and from this probation on all its late I/O does.
+/// Probation from which on all late I/O of a leg counts as its usual.
 const RELAPSES_FROM: u64 = 8 * PROBATION_FIRST;
 /// Longest probation.
 const PROBATION_MAX: u64 = 5 * SECOND;

@@ -35,8 +35,8 @@ pub(super) struct Active {
     pub(super) last_done: [u64; LEGS_MAX],
     /// Legs, as a mask, that have completed nothing here but repairs since they had flushed everything.
     pub(super) only_repaired: u8,
-    /// As `last_done`, of acknowledged writes only (or a little later): what a leg must have
-    /// flushed before it may take over the region.
+    /// Stamps as in `last_done`, of acknowledged writes only (or a little later). A leg must have flushed
+    /// up to them before it may take over the region.
     pub(super) acknowledged_done: [u64; LEGS_MAX],
     /// Some page that is durable says that the region is dirty: whoever decides it by then,
     /// recovery takes nobody else's word for what the others hold.

@@ -22,7 +22,7 @@ impl Regions {
         bitmap.count() > 0 && bitmap.get(region)
     }
 
-    /// From now on a leg owes all of a region. Returns true if it did not before.
+    /// Makes a leg owe all of a region. Returns true if it did not before.
     pub(in crate::engine) fn set_stale(&mut self, leg: LegIndex, region: u32) -> bool {
         self.note_behind(leg, region);
         self.stale[leg.index()].insert(region)

@@ -212,7 +212,7 @@ impl Regions {
         self.choose_among(u8::MAX, region, except, among)
     }
 
-    /// As [`Regions::choose_authority`], of these legs alone, as a mask.
+    /// Does as [`Regions::choose_authority`] among these legs alone, given as a mask.
     fn choose_among(
         &self,
         mask: u8,

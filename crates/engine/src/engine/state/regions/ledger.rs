@@ -88,7 +88,7 @@ impl Regions {
         }
     }
 
-    /// From now on the bits of a slot are of the leg that joined in this epoch.
+    /// Notes that the bits of a slot are from now on those of the leg that joined in this epoch.
     pub(super) fn note_epoch(&mut self, leg: LegIndex, epoch: u64) {
         if let Some(ledger) = self.kept_ledger() {
             ledger.store_epoch(leg, epoch);

@@ -241,7 +241,7 @@ impl Metadata {
         self.objects.iter().all(|object| object.is_current(leg))
     }
 
-    /// As [`Metadata::is_current`], one object left out.
+    /// Does as [`Metadata::is_current`], with one object left out.
     pub(crate) fn is_current_but(&self, leg: LegIndex, except: ObjectId) -> bool {
         self.objects.iter().zip(0..).all(|(object, id)| id == except || object.is_current(leg))
     }
