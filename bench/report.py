@@ -6,7 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import busy, devices, first_pass, flush, freeze, md, replay, restart, slow_leg, speed
+from . import (
+    busy,
+    database,
+    devices,
+    first_pass,
+    flush,
+    freeze,
+    md,
+    replay,
+    restart,
+    slow_leg,
+    speed,
+)
 from .measure import table
 from .settings import LENGTHS
 
@@ -27,7 +39,19 @@ What has the same letter below was measured on the same machine.
 Unless a table says otherwise, the client is fio's NBD engine on one unix-socket connection,
 and files are written in full before they are measured. hemi keeps its ledger on a tmpfs.
 """
-MODULES = (speed, busy, first_pass, slow_leg, freeze, flush, restart, md, devices, replay)
+MODULES = (
+    speed,
+    busy,
+    first_pass,
+    slow_leg,
+    freeze,
+    flush,
+    restart,
+    md,
+    devices,
+    database,
+    replay,
+)
 GUEST = (
     "*In the guest*: Linux md and hemi in user-mode Linux on RAM disks, with one processor; md "
     "without a socket in between."
@@ -112,6 +136,10 @@ def _sections(results: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
         data = results["devices"]
         body = [f"Machine {data['host']}.", "", *devices.headline(data)]
         yield "As a block device", "devices", body
+    if results.get("database", {}).get("runs"):
+        data = results["database"]
+        body = [f"Machine {data['host']}.", "", *database.report(data)]
+        yield "Under a database", "database", body
 
 
 def _machines(results: dict[str, Any]) -> list[str]:
