@@ -22,7 +22,7 @@ use crate::memory::{Mapping, Span};
 use crate::ring_message::Gather;
 use crate::slots::SlotId;
 use hemi_units::Size;
-use sockets::{Receive, Sockets, Target};
+use sockets::{ImmediateSend, Receive, Sockets, Target};
 
 /// Submission queue entries. A turn that needs more submits in between.
 pub const SUBMISSION_ENTRIES: u32 = 1024;
@@ -457,13 +457,34 @@ impl Ring {
         tag: Tag,
     ) {
         let message = gather.message().cast_const();
-        let mut flags = libc::MSG_NOSIGNAL;
-        if immediate {
-            flags |= libc::MSG_DONTWAIT;
-            self.immediate += 1;
+        if !immediate {
+            return self.push_send(file, message, libc::MSG_NOSIGNAL, tag);
         }
+        let send = ImmediateSend { file, message, tag };
+        let for_ring = match &mut self.sockets {
+            Some(sockets) => sockets.add_send(send),
+            None => Some(send),
+        };
+        if let Some(send) = for_ring {
+            self.push_immediate(send);
+        }
+    }
+
+    fn push_immediate(&mut self, send: ImmediateSend) {
+        self.immediate += 1;
+        self.push_send(send.file, send.message, ImmediateSend::FLAGS, send.tag);
+    }
+
+    fn push_send(&mut self, file: RingFile, message: *const libc::msghdr, flags: i32, tag: Tag) {
         let entry = opcode::SendMsg::new(file.target(), message).flags(flags as u32).build();
         self.push(entry, tag);
+    }
+
+    /// Puts the sends kept for the end of the turn into the queue.
+    fn push_sends(&mut self) {
+        while let Some(send) = self.sockets.as_mut().and_then(Sockets::pop_send) {
+            self.push_immediate(send);
+        }
     }
 
     /// Accepts one connection. The completion's result is its descriptor.
@@ -539,7 +560,7 @@ impl Ring {
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
                 return;
             }
-            self.submit();
+            self.submit_queue();
             // SAFETY: as above.
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
                 return;
@@ -569,6 +590,11 @@ impl Ring {
     /// Hands queued entries to the kernel without waiting. Entries that it cannot take for lack
     /// of memory stay queued for the next turn.
     pub fn submit(&mut self) {
+        self.push_sends();
+        self.submit_queue();
+    }
+
+    fn submit_queue(&mut self) {
         self.submissions += 1;
         if let Err(error) = self.uring.submit() {
             tracing::debug!(%error, "submission put off");
@@ -625,12 +651,10 @@ impl Ring {
     /// ring.
     fn settle_sockets(&mut self) -> bool {
         let Ring { sockets: Some(sockets), uring, .. } = self else { return false };
-        if sockets.is_empty() {
-            return false;
-        }
-        if sockets.are_polled(uring) {
+        if !sockets.is_empty() && sockets.are_polled(uring) {
             return true;
         }
+        self.push_sends();
         while let Some(receive) = self.sockets.as_mut().and_then(Sockets::pop) {
             self.push_receive(receive);
         }
@@ -639,9 +663,18 @@ impl Ring {
 
     /// Waits like [`Ring::wait`], while receives wait in poll(2).
     fn wait_for_sockets(&mut self, timeout: Option<u64>) -> io::Result<()> {
-        let expected = self.immediate;
-        self.poll()?;
         let mut taken = std::mem::take(&mut self.taken);
+        let mut expected = self.immediate;
+        if let Some(sockets) = &mut self.sockets {
+            expected += sockets.perform_sends(&mut taken);
+        }
+        if self.backlog.is_empty() && self.uring.submission().is_empty() {
+            // The bell tells of everything that the kernel has to do for completions.
+            self.immediate = 0;
+            self.submissions += 1;
+        } else {
+            self.poll()?;
+        }
         self.take(&mut taken);
         let timeout = match (self.backlog.is_empty(), expected) {
             (false, _) => Some(0),
@@ -662,6 +695,7 @@ impl Ring {
     /// For a loop that has no time to sleep. Returns only errors that will not go away by
     /// themselves.
     pub fn poll(&mut self) -> io::Result<()> {
+        self.push_sends();
         self.let_go();
         if !self.backlog.is_empty() {
             self.refill();

@@ -1,9 +1,12 @@
-//! Receives that wait in poll(2) instead of in the ring.
+//! Receives that wait in poll(2) instead of in the ring, and sends that go past the ring.
 //!
 //! Under light load a server mostly sleeps until one client sends. The kernel wakes a task that
 //! sleeps in poll(2) on the processor of the client, which has just written and is about to
 //! sleep itself. It wakes a task that sleeps in io_uring on another processor, which mostly has
 //! to be woken first. On small virtual machines that takes longer than the request.
+//!
+//! A send that completes within the submission would ring the bell by which poll(2) learns of
+//! completions, and so end the next wait for nothing. One system call sends it without.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -67,10 +70,51 @@ impl Receive {
     }
 }
 
-/// The receives that wait in poll(2), oldest first.
+/// A send that completes at once, with the bytes that the socket takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ImmediateSend {
+    pub(super) file: RingFile,
+    /// The header of a gather list, which is never freed.
+    pub(super) message: *const libc::msghdr,
+    pub(super) tag: Tag,
+}
+
+impl ImmediateSend {
+    /// The flags of sendmsg(2) that make a send complete at once.
+    pub(super) const FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+
+    /// Sends the bytes that the socket takes. Returns the completion, and true if there was
+    /// space for all of them.
+    fn perform(&self) -> (Completion, bool) {
+        // SAFETY: the list and its spans stay, and belong to the send until the completion.
+        let count = unsafe { libc::sendmsg(self.file.descriptor, self.message, Self::FLAGS) };
+        let result = match i32::try_from(count) {
+            Ok(count) if count >= 0 => count,
+            // Nothing was sent after a signal, as if the socket had no space.
+            _ => match io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) {
+                libc::EINTR => -libc::EAGAIN,
+                error => -error,
+            },
+        };
+        let is_whole = usize::try_from(result).is_ok_and(|count| count == self.length());
+        (Completion { tag: self.tag, result, more: false }, is_whole)
+    }
+
+    fn length(&self) -> usize {
+        // SAFETY: as in `perform`. The header names as many pieces as it counts.
+        let pieces = unsafe {
+            let header = &*self.message;
+            std::slice::from_raw_parts(header.msg_iov.cast_const(), header.msg_iovlen as usize)
+        };
+        pieces.iter().map(|piece| piece.iov_len).sum()
+    }
+}
+
+/// The receives that wait in poll(2), oldest first, and the sends of a turn.
 #[derive(Debug)]
 pub(super) struct Sockets {
     receives: Vec<Receive>,
+    sends: Vec<ImmediateSend>,
     /// The bell, then an entry for each receive.
     polled: Vec<libc::pollfd>,
     /// The event counter that the ring adds to at each completion. poll(2) on the ring itself
@@ -91,6 +135,7 @@ impl Sockets {
         polled.push(libc::pollfd { fd: bell.as_raw_fd(), events: libc::POLLIN, revents: 0 });
         Ok(Sockets {
             receives: Vec::with_capacity(SOCKETS_MAX),
+            sends: Vec::with_capacity(SOCKETS_MAX),
             polled,
             bell,
             is_registered: false,
@@ -131,6 +176,33 @@ impl Sockets {
         let oldest = full.then(|| self.receives.remove(0));
         self.receives.push(receive);
         oldest
+    }
+
+    /// Keeps a send for the end of the turn. Returns it if it has to go through the ring,
+    /// because load is heavy or there are many.
+    pub(super) fn add_send(&mut self, send: ImmediateSend) -> Option<ImmediateSend> {
+        if !self.is_registered || self.sends.len() == SOCKETS_MAX {
+            return Some(send);
+        }
+        self.sends.push(send);
+        None
+    }
+
+    /// Removes and returns a send that was kept.
+    pub(super) fn pop_send(&mut self) -> Option<ImmediateSend> {
+        self.sends.pop()
+    }
+
+    /// Performs the sends that were kept and appends their completions to `into`. Returns the
+    /// number of those for which the socket had space.
+    pub(super) fn perform_sends(&mut self, into: &mut Vec<Completion>) -> usize {
+        let mut whole = 0;
+        for send in self.sends.drain(..) {
+            let (completion, is_whole) = send.perform();
+            into.push(completion);
+            whole += usize::from(is_whole);
+        }
+        whole
     }
 
     /// Removes and returns a receive that waits here.

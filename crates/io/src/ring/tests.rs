@@ -262,6 +262,89 @@ fn what_else_completes_ends_a_wait_for_sockets() {
 }
 
 #[test]
+fn a_send_under_light_load_takes_what_is_added_until_the_wait() {
+    use std::io::{Read as _, Write as _};
+    let mut ring = light_ring();
+    let memory = Mapping::new(1 << 16, false).unwrap();
+    let (mut here, there) = pair();
+    let file = RingFile::of(&there);
+    let mut out = Gather::new();
+    for round in 0..20_u8 {
+        ring.receive(file, memory.span(0, 64), tag(1));
+        memory.span(100, 3).copy_from(&[round; 3]);
+        out.clear();
+        out.push(memory.span(100, 2));
+        ring.send_gathered(file, &mut out, true, tag(2));
+        let queued = ring.submissions();
+        out.push(memory.span(102, 1));
+        assert_eq!(ring.submissions(), queued);
+        let thread = std::thread::spawn(move || {
+            let mut answer = [0; 3];
+            here.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, [round; 3]);
+            // Longer than a wait has patience for a send.
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            here.write_all(b"next").unwrap();
+            here
+        });
+        let mut arrived = Vec::new();
+        while arrived.len() < 2 {
+            ring.wait(Some(60_000_000_000)).unwrap();
+            ring.completions(&mut arrived);
+        }
+        assert_ne!(ring.submissions(), queued);
+        let told = |completion: &Completion| (completion.tag, completion.result);
+        assert_eq!(arrived.iter().map(told).collect::<Vec<_>>(), [(tag(2), 3), (tag(1), 4)]);
+        here = thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_send_under_light_load_that_finds_too_little_space_is_told_at_once() {
+    let mut ring = light_ring();
+    let memory = Mapping::new(8 << 20, false).unwrap();
+    let (_here, there) = pair();
+    let file = RingFile::of(&there);
+    ring.receive(file, memory.span(0, 64), tag(1));
+    // Settles where receives wait.
+    ring.wait(Some(0)).unwrap();
+    let mut out = Gather::new();
+    out.push(memory.span(4096, (8 << 20) - 4096));
+    ring.send_gathered(file, &mut out, true, tag(2));
+    let sent = wait_for(&mut ring, 1)[0].outcome().unwrap();
+    assert!((sent as usize) < out.length());
+    out.advance(sent as usize);
+    ring.send_gathered(file, &mut out, true, tag(3));
+    assert_eq!(wait_for(&mut ring, 1)[0].outcome(), Err(rustix::io::Errno::AGAIN));
+}
+
+#[test]
+fn sends_of_a_turn_go_through_the_ring_where_nothing_is_received() {
+    let mut ring = light_ring();
+    let memory = Mapping::new(1 << 16, false).unwrap();
+    let mut peers: Vec<_> =
+        (0..2 * sockets::SOCKETS_MAX).map(|_| (pair(), Gather::new())).collect();
+    for (number, ((here, there), out)) in peers.iter_mut().enumerate() {
+        let file = RingFile::of(there);
+        if number == 0 {
+            // The first turn settles that load is light.
+            ring.receive(file, memory.span(0, 64), tag(99));
+            ring.wait(Some(0)).unwrap();
+            ring.cancel(tag(99));
+            assert_eq!(wait_for(&mut ring, 1)[0].tag, tag(99));
+        }
+        let _ = here;
+        out.push(memory.span(64 * number, 10));
+        ring.send_gathered(file, out, true, tag(number as u32));
+    }
+    let mut sent = wait_for(&mut ring, peers.len());
+    sent.sort_by_key(|completion| completion.tag.id.slot);
+    for (number, completion) in sent.iter().enumerate() {
+        assert_eq!((completion.tag, completion.result), (tag(number as u32), 10));
+    }
+}
+
+#[test]
 fn a_receive_that_waits_in_poll_can_be_cancelled() {
     let mut ring = light_ring();
     let memory = Mapping::new(1 << 16, false).unwrap();
