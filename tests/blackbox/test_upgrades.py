@@ -164,7 +164,7 @@ def test_a_verified_load_goes_on(sandbox: Sandbox, transport: str) -> None:
         time_based=1, runtime=25, verify="crc32c", verify_backlog=64, verify_fatal=1,
     )  # fmt: skip
     wait_until(
-        "the load is under way", lambda: volume.status()["clients"]["writes"]["total"]["count"] > 50
+        "the load has begun", lambda: volume.status()["clients"]["writes"]["total"]["count"] > 50
     )
     for _ in range(8):
         upgrade(volume)
@@ -419,7 +419,7 @@ def test_requests_that_are_not_answered_end_an_upgrade(sandbox: Sandbox) -> None
         for leg in (0, 1):
             volume.inject(leg, "--freeze", "1h")
         cookie = client.start_write(0, b"d" * 4096)
-        wait_until("it is under way", lambda: volume.status()["clients"]["requests"] > 0)
+        wait_until("it is in flight", lambda: volume.status()["clients"]["requests"] > 0)
         refused = hemi_fails("upgrade", "--control", volume.control)
         assert "not answered within" in refused or "does not answer" in refused
         for leg in (0, 1):

@@ -125,7 +125,7 @@ fn policy(policy: Policy) -> &'static str {
 fn client_table(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> String {
     let clients = &status.clients;
     let mut text = format!(
-        "clients   {} connected, {} under way, {} failed\n",
+        "clients   {} connected, {} in flight, {} failed\n",
         clients.connections.open,
         count(u64::from(clients.requests), "request"),
         clients.failed

@@ -168,7 +168,7 @@ impl World {
         self.refresh_status();
         let status = &self.status;
         // A leg that is being marked out decides nothing: the leg that hangs may have it on record.
-        let engine = self.engine.as_ref().expect("something is under way");
+        let engine = self.engine.as_ref().expect("something is in flight");
         let is_leaving = |leg: &LegStatus| engine.is_leaving(LegIndex(leg.leg));
         let others = || status.legs.iter().filter(|leg| leg.leg != hung && is_in(leg.state));
         let settled = |leg: &LegStatus| matches!(leg.state, LegState::Healthy | LegState::Lagging);
@@ -291,7 +291,7 @@ impl World {
 
     /// Returns true if legs other than this one have all of an extent, by the volume's own account.
     fn others_have(&self, extent: Extent, hung: u8) -> bool {
-        let engine = self.engine.as_ref().expect("something is under way");
+        let engine = self.engine.as_ref().expect("something is in flight");
         let answers = |leg: &&LegStatus| leg.leg != hung && is_in(leg.state);
         let answering =
             self.status.legs.iter().filter(answers).fold(0, |mask, l| mask | 1 << l.leg);

@@ -101,7 +101,7 @@ pub(crate) fn run(workload: &mut impl Workload, server: &mut Server) -> Vec<Done
         }
         server.take(now, workload, &mut issues);
     }
-    assert!(server.under_way.is_empty(), "over with requests under way");
+    assert!(server.under_way.is_empty(), "over with requests in flight");
     log.sort_by_key(|(number, _)| *number);
     log.into_iter().map(|(_, done)| done).collect()
 }

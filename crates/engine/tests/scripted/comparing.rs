@@ -97,7 +97,7 @@ fn a_lost_cache_ends_comparing() {
     world.hold(SLOW, What::Flushes);
     reopen(&mut world);
     world.wait(MILLISECOND);
-    assert_eq!(world.in_flight(SLOW, What::Reads).len(), 1, "a comparison is under way");
+    assert_eq!(world.in_flight(SLOW, What::Reads).len(), 1, "a comparison is in progress");
     let flush = world.submit(Operation::Flush, Extent::default(), false);
     world.wait(MILLISECOND);
     let failing = world.only(SLOW, What::Flushes);
@@ -131,7 +131,7 @@ fn a_write_over_what_is_being_compared_is_not_lost() {
     world.hold(SLOW, What::Reads);
     reopen(&mut world);
     world.wait(MILLISECOND);
-    assert!(!world.in_flight(SLOW, What::Reads).is_empty(), "a comparison is under way");
+    assert!(!world.in_flight(SLOW, What::Reads).is_empty(), "a comparison is in progress");
     world.write(0, 16);
     world.write(REGION - 8, 8);
     world.release(SLOW);

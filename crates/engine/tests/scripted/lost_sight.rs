@@ -238,7 +238,7 @@ fn a_rebuild_leaves_its_source_to_clients() {
         most = most.max(large.iter().filter(|p| p.io.extent.sectors() > 8).count());
     }
     assert!(most > 0, "nothing is rebuilt");
-    assert!(most <= 2, "{most} reads for the rebuild are under way beside those of clients");
+    assert!(most <= 2, "{most} reads for the rebuild are in flight beside those of clients");
     world.run_until_answered(SECOND);
     world.converge();
 }

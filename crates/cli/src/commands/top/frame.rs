@@ -221,7 +221,7 @@ impl View {
     fn client_lines(&self, status: &VolumeStatus, lines: &mut Vec<Line>) {
         let clients = &status.clients;
         lines.push(Line::plain(format!(
-            "clients   {} connected, {} under way, {} failed",
+            "clients   {} connected, {} in flight, {} failed",
             clients.connections.open, clients.requests, clients.failed
         )));
         let head = ["requests", "per second", "p50", "p99", "p99.9", "max"];
