@@ -37,6 +37,11 @@ mod write;
 pub use read::{CaptureError, Reader};
 pub use write::Writer;
 
+/// Returns true if a file that begins like this is a recording, of whatever version of the format.
+pub fn is_recording(begin: &[u8]) -> bool {
+    begin.starts_with(b"HEMICAP")
+}
+
 /// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

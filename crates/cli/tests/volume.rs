@@ -673,6 +673,8 @@ fn what_is_missing_or_something_else_is_told_so() {
     let disksim = ["trace", "convert", "text", "out", "--to", "csv", "--from", "disksim"];
     let error = place.refused(&disksim, 2);
     assert!(error.contains("--time-unit"), "{error}");
+    let error = place.refused(&["trace", "convert", "text", "out", "--to", "csv"], 2);
+    assert!(error.contains("text is in no format") && error.contains("--from"), "{error}");
 
     let workload = "[workload.closed]\nthreads = 1\nqueue_depth = 1\nrequests = 9\n\
                     access = { addresses = \"uniform\", sizes = \"4 KiB\", \

@@ -10,9 +10,9 @@ use super::dependencies::Dependencies;
 use super::error::{WorkloadError, check_count};
 use super::limit::{self, Limits, Quota};
 use super::tags::{MOST_OUTSTANDING, Tags};
-use super::traces::TraceError;
-use super::traces::format::{Event, FormatSpec, TimeUnit};
+use super::traces::format::{Event, FormatSpec, Reading, TimeUnit};
 use super::traces::load::{Beyond, Trace};
+use super::traces::{Reader, TraceError};
 use super::{Demand, Issue, Workload};
 
 /// A `replay` workload.
@@ -21,9 +21,11 @@ use super::{Demand, Issue, Workload};
 pub struct ReplaySpec {
     /// The trace's file, relative to the spec's directory.
     pub trace: PathBuf,
-    /// Format of the trace.
-    pub format: FormatSpec,
-    /// Unit of time of a `disksim` trace; required there and allowed nowhere else.
+    /// Format of the trace; recognised if absent.
+    #[serde(default)]
+    pub format: Option<FormatSpec>,
+    /// Unit of time of a `disksim` trace, where it is required, and of the column `at` in a `csv`
+    /// trace; allowed nowhere else.
     #[serde(default)]
     pub time_unit: Option<TimeUnit>,
     /// Events of a `blkparse` trace that are requests (`Q` if absent); allowed nowhere else.
@@ -94,7 +96,9 @@ impl ReplaySpec {
     /// Fails at the first such key, naming it.
     pub fn check(&self) -> Result<(), WorkloadError> {
         limit::check(self.duration, self.requests)?;
-        self.format.check(self.time_unit, self.event)?;
+        if let Some(format) = self.format {
+            format.with(self.time_unit, self.event)?;
+        }
         if let Some(depth) = self.queue_depth {
             check_count("queue_depth", depth.into(), MOST_OUTSTANDING.into())?;
         } else if self.pace == Pace::Fastest {
@@ -126,8 +130,9 @@ impl ReplaySpec {
     ) -> Result<Replay, WorkloadError> {
         self.check()?;
         let path = base_directory.join(&self.trace);
-        let format = self.format.with(self.time_unit, self.event)?;
-        let mut trace = Trace::read(&path, format, self.volume.as_deref())?;
+        let reading = Reading { format: self.format, time_unit: self.time_unit, event: self.event };
+        let reader = Reader::open(&path, reading)?;
+        let mut trace = Trace::from_reader(reader, self.volume.as_deref())?;
         trace.fit(volume_sectors, self.beyond)?;
         if self.pace == Pace::Dependent && trace.latencies().is_empty() {
             return Err(TraceError::NoLatencies { file: trace.file().to_owned() }.into());

@@ -8,6 +8,7 @@ use std::io::{self, BufRead};
 
 use hemi_units::{Extent, Operation, SECTOR_BYTES};
 
+pub use self::detect::detect;
 pub use self::error::TraceError;
 use self::fields::Wrong;
 use self::format::Format;
@@ -16,6 +17,8 @@ mod alibaba;
 mod blkparse;
 mod capture;
 pub mod convert;
+mod csv;
+mod detect;
 mod disksim;
 mod error;
 mod fields;
@@ -27,6 +30,7 @@ mod spc;
 mod tencent;
 #[cfg(test)]
 mod tests;
+mod vscsi;
 
 /// Longest line of a trace in bytes: a longer line means it is not a trace.
 const LONGEST_LINE: u64 = 1 << 16;
@@ -89,12 +93,21 @@ impl Volumes {
     }
 }
 
+/// What some formats keep from line to line.
+#[derive(Debug, Default)]
+struct State {
+    iolog: fio_iolog::State,
+    csv: csv::State,
+}
+
 /// The source of a reader.
 enum Source<R> {
     /// Lines of text.
     Lines(R),
     /// hemi's own recordings.
     Capture(hemi_capture::Reader<R>),
+    /// vSCSI records.
+    Vscsi(vscsi::Records<R>),
 }
 
 /// A reader of traces.
@@ -102,7 +115,8 @@ pub struct Reader<R> {
     source: Source<R>,
     file: String,
     format: Format,
-    iolog: fio_iolog::State,
+    state: State,
+    /// The lines or records read so far.
     line: u64,
     buffer: Vec<u8>,
     volumes: Volumes,
@@ -116,13 +130,14 @@ impl<R: BufRead> Reader<R> {
     pub fn new(source: R, file: impl Into<String>, format: Format) -> Reader<R> {
         let source = match format {
             Format::Hemi => Source::Capture(hemi_capture::Reader::new(source)),
+            Format::Vscsi => Source::Vscsi(vscsi::Records::new(source)),
             _ => Source::Lines(source),
         };
         Reader {
             source,
             file: file.into(),
             format,
-            iolog: fio_iolog::State::default(),
+            state: State::default(),
             line: 0,
             buffer: Vec::new(),
             volumes: Volumes::default(),
@@ -136,17 +151,17 @@ impl<R: BufRead> Reader<R> {
         self.volumes.names.get(number as usize).map(String::as_str)
     }
 
-    /// Returns the reader's position, from 1: the line, or the record of a recording.
-    pub fn position(&self) -> u64 {
-        self.line
+    /// Returns the format.
+    pub fn format(&self) -> Format {
+        self.format
     }
 
     /// Returns the number of requests the recorder dropped so far; only hemi's own recordings
     /// have it.
     pub fn dropped(&self) -> u64 {
         match &self.source {
-            Source::Lines(_) => 0,
             Source::Capture(capture) => capture.dropped(),
+            Source::Lines(_) | Source::Vscsi(_) => 0,
         }
     }
 
@@ -164,7 +179,23 @@ impl<R: BufRead> Reader<R> {
                 capture::next(capture, &mut self.volumes)
                     .map_err(|error| TraceError::Capture { file: self.file.clone(), error })
             }
+            Source::Vscsi(records) => {
+                self.line += 1;
+                let said = records
+                    .next(&mut self.volumes)
+                    .map_err(|error| TraceError::Read { file: self.file.clone(), error })?;
+                said.map_err(|wrong| self.wrong(wrong))
+            }
         }
+    }
+
+    /// Returns the error for a field of the line or record read last.
+    fn wrong(&self, Wrong { field, value, right }: Wrong) -> TraceError {
+        let unit = match self.source {
+            Source::Lines(_) => "line",
+            Source::Capture(_) | Source::Vscsi(_) => "record",
+        };
+        TraceError::Field { file: self.file.clone(), unit, number: self.line, field, value, right }
     }
 
     /// Returns the contents of the next line.
@@ -183,23 +214,17 @@ impl<R: BufRead> Reader<R> {
             Err(Wrong::new("line", "", "no line of a trace has 64 KiB; check the format"))
         } else {
             match std::str::from_utf8(&self.buffer) {
-                Ok(line) => parse(self.format, &mut self.iolog, &mut self.volumes, line.trim()),
+                Ok(line) => parse(self.format, &mut self.state, &mut self.volumes, line.trim()),
                 Err(_) => Err(Wrong::new("line", "", "write text; is the file compressed?")),
             }
         };
-        said.map_err(|Wrong { field, value, right }| TraceError::Line {
-            file: self.file.clone(),
-            line: self.line,
-            field,
-            value,
-            right,
-        })
+        said.map_err(|wrong| self.wrong(wrong))
     }
 }
 
 fn parse(
     format: Format,
-    iolog: &mut fio_iolog::State,
+    state: &mut State,
     volumes: &mut Volumes,
     line: &str,
 ) -> Result<Said, Wrong> {
@@ -213,9 +238,10 @@ fn parse(
         Format::Tencent => tencent::parse(line, volumes),
         Format::Disksim(unit) => disksim::parse(line, unit, volumes),
         Format::Blkparse(event) => blkparse::parse(line, event, volumes),
-        Format::FioIolog => iolog.parse(line, volumes),
-        // This format has no lines.
-        Format::Hemi => Ok(Said::End),
+        Format::FioIolog => state.iolog.parse(line, volumes),
+        Format::Csv(unit) => state.csv.parse(line, unit, volumes),
+        // These formats have no lines.
+        Format::Hemi | Format::Vscsi => Ok(Said::End),
     }
 }
 
@@ -246,9 +272,10 @@ impl<R: BufRead> Iterator for Reader<R> {
 }
 
 /// Returns the extent of `length` bytes from `offset`, rounded outwards to sectors, and whether
-/// rounding changed it. Returns `None` if the end exceeds 64 bits.
+/// rounding changed it. Returns `None` if the rounded end exceeds 64 bits.
 fn extent_of_bytes(offset: u64, length: u64) -> Option<(Extent, bool)> {
     let end = offset.checked_add(length)?;
+    end.checked_next_multiple_of(SECTOR_BYTES)?;
     if length == 0 {
         return Some((Extent::default(), false));
     }

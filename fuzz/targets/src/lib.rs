@@ -17,6 +17,7 @@ mod nbd_client;
 mod nbd_server;
 mod recovery;
 mod text;
+mod trace;
 
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,7 @@ pub struct Target {
 }
 
 /// Every target, by name.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "capture", run: capture::capture, cases: 5000 },
     Target { name: "config", run: text::config, cases: 1500 },
     Target { name: "control", run: control::control, cases: 2000 },
@@ -42,6 +43,7 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "recovery", run: recovery::recovery, cases: 300 },
     Target { name: "stamp", run: format::stamp, cases: 2000 },
     Target { name: "superblock", run: format::superblock, cases: 2000 },
+    Target { name: "trace", run: trace::trace, cases: 2000 },
 ];
 
 /// Runs one input of the target of this name.

@@ -115,4 +115,4 @@ macro_rules! replays {
     };
 }
 
-replays! { capture config control leg_spec lost nbd_client nbd_server page recovery stamp superblock }
+replays! { capture config control leg_spec lost nbd_client nbd_server page recovery stamp superblock trace }

@@ -1,19 +1,16 @@
 //! `hemi trace`: converts recorded and published request streams for other tools.
 
 use std::fs::File;
-use std::io::{BufWriter, Read as _, Write as _};
+use std::io::{BufRead, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
-use hemi_workload::traces::convert;
-use hemi_workload::traces::format::{Event, FormatSpec, TimeUnit};
+use hemi_workload::traces::format::{Event, FormatSpec, Reading, TimeUnit};
 use hemi_workload::traces::load::Trace;
+use hemi_workload::traces::{Reader, TraceError, convert};
 
 use crate::failure::{Failure, Kind};
-
-/// The first bytes of a recording by hemi.
-const RECORDING: &[u8] = b"HEMICAP";
 
 /// Convert request traces.
 ///
@@ -22,7 +19,7 @@ const RECORDING: &[u8] = b"HEMICAP";
 #[command(after_help = "\
 Examples:
   hemi trace convert db.capture db.iolog --to iolog
-  hemi trace convert hm_1.csv hm_1.iolog --from msr --to iolog --file /dev/sdb
+  hemi trace convert hm_1.csv hm_1.iolog --to iolog --file /dev/sdb
   hemi trace convert db.capture db.csv --to csv")]
 pub(crate) struct TraceArgs {
     #[command(subcommand)]
@@ -39,7 +36,7 @@ enum TraceCommand {
 /// Requests are sorted by time, and the first is at zero. The trace is read into memory.
 #[derive(Debug, Args)]
 struct ConvertArgs {
-    /// The trace.
+    /// The trace; - for standard input.
     #[arg(value_name = "IN")]
     from_path: PathBuf,
 
@@ -51,18 +48,8 @@ struct ConvertArgs {
     #[arg(long, value_name = "FORMAT")]
     to: To,
 
-    /// Format of the trace: hemi, msr, spc, alibaba, tencent, disksim, mqsim, blkparse,
-    /// fio_iolog [default: hemi's own recordings are recognised].
-    #[arg(long, value_name = "FORMAT", value_parser = named::<FormatSpec>)]
-    from: Option<FormatSpec>,
-
-    /// Time unit of a disksim trace: ms, us or ns.
-    #[arg(long, value_name = "UNIT", value_parser = named::<TimeUnit>)]
-    time_unit: Option<TimeUnit>,
-
-    /// Events of a blkparse trace that are requests: Q (default) or D.
-    #[arg(long, value_name = "EVENT", value_parser = named::<Event>)]
-    event: Option<Event>,
+    #[command(flatten)]
+    reading: ReadingArgs,
 
     /// Convert only this volume of the trace; * merges all of them into one address space.
     #[arg(long, value_name = "NAME")]
@@ -71,6 +58,58 @@ struct ConvertArgs {
     /// Name of the file or device in an iolog.
     #[arg(long, value_name = "NAME", default_value = "volume", value_parser = file_name)]
     file: String,
+}
+
+/// How to read a trace, for every command that reads one.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ReadingArgs {
+    /// Format of the trace: hemi, csv, msr, spc, alibaba, tencent, disksim, mqsim, blkparse,
+    /// fio_iolog or vscsi [default: recognised by its beginning].
+    #[arg(long, value_name = "FORMAT", value_parser = named::<FormatSpec>)]
+    from: Option<FormatSpec>,
+
+    /// Time unit of a disksim trace, or of the column `at` of a csv trace: s, ms, us, ns or
+    /// filetime (100 ns).
+    #[arg(long, value_name = "UNIT", value_parser = named::<TimeUnit>)]
+    time_unit: Option<TimeUnit>,
+
+    /// Events of a blkparse trace that are requests: Q (default) or D.
+    #[arg(long, value_name = "EVENT", value_parser = named::<Event>)]
+    event: Option<Event>,
+}
+
+impl ReadingArgs {
+    /// Opens a trace; `-` is standard input.
+    ///
+    /// # Errors
+    /// Fails with [`Kind::Failed`] if there is no such file, and with [`Kind::Usage`] if its format
+    /// is not known.
+    pub(crate) fn open(self, path: &Path) -> Result<Reader<Box<dyn BufRead>>> {
+        let reading = Reading { format: self.from, time_unit: self.time_unit, event: self.event };
+        let opened = if path.as_os_str() == "-" {
+            Reader::of(std::io::stdin(), "standard input", reading)
+        } else if path.exists() {
+            Reader::open(path, reading)
+        } else {
+            let what = format!("there is no {}", path.display());
+            return Err(Failure::error(Kind::Failed, what, "Check the path."));
+        };
+        opened.map_err(|error| {
+            let what = error.to_string();
+            let way_out = match error {
+                TraceError::Unknown { .. } => "Give --from FORMAT.",
+                TraceError::Setting { .. } => "Give --time-unit or --event as it says.",
+                _ => "Give a file that can be read.",
+            };
+            Failure::error(Kind::Usage, what, way_out)
+        })
+    }
+}
+
+/// Returns the error for a trace that cannot be read.
+pub(crate) fn refused(error: &TraceError) -> anyhow::Error {
+    let way_out = "hemi help trace convert lists the formats.";
+    Failure::error(Kind::Usage, error.to_string(), way_out)
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -103,32 +142,9 @@ pub(crate) fn run(arguments: &TraceArgs) -> Result<()> {
 }
 
 fn convert(arguments: &ConvertArgs) -> Result<()> {
-    let path = &arguments.from_path;
-    let usage = |what: String| {
-        Failure::error(Kind::Usage, what, "hemi help trace convert lists the formats.")
-    };
-    let format = match arguments.from {
-        Some(format) => format,
-        None if !path.exists() => {
-            let what = format!("there is no {}", path.display());
-            return Err(Failure::error(Kind::Failed, what, "Check the path."));
-        }
-        None if is_recording(path) => FormatSpec::Hemi,
-        None => {
-            let what = "is no recording of hemi's; say what it is with --from";
-            return Err(usage(format!("{} {what}", path.display())));
-        }
-    };
-    if format == FormatSpec::Disksim && arguments.time_unit.is_none() {
-        let what = "--from disksim needs --time-unit, which the trace does not tell";
-        let way_out = "Give --time-unit ms for DiskSim's own traces, ns for MQSim's, or us.";
-        return Err(Failure::error(Kind::Usage, what, way_out));
-    }
-    let format = format
-        .with(arguments.time_unit, arguments.event)
-        .map_err(|error| usage(error.to_string()))?;
-    let trace = Trace::read(path, format, arguments.volume.as_deref())
-        .map_err(|error| usage(error.to_string()))?;
+    let reader = arguments.reading.open(&arguments.from_path)?;
+    let trace =
+        Trace::from_reader(reader, arguments.volume.as_deref()).map_err(|error| refused(&error))?;
     let writing = || format!("cannot write {}", arguments.to_path.display());
     let lost = if arguments.to_path.as_os_str() == "-" {
         write(arguments, &trace, std::io::stdout().lock())?
@@ -168,10 +184,4 @@ fn remark(trace: &Trace, fua_lost: u64) {
     if trace.rounded() > 0 {
         eprintln!("note: {} requests were rounded to whole sectors", trace.rounded());
     }
-}
-
-fn is_recording(path: &Path) -> bool {
-    let mut begins = [0; RECORDING.len()];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut begins));
-    read.is_ok() && begins == *RECORDING
 }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::{Replay, ReplaySpec};
 use crate::testing::{Server, run, workload};
+use crate::traces::Reader;
 use crate::traces::format::{Format, TimeUnit};
 use crate::traces::load::Trace;
 
@@ -10,7 +11,8 @@ use crate::traces::load::Trace;
 fn replay(more: &str) -> Replay {
     let lines: String = (0..1000).map(|i| format!("{}.5 0 {} 8 {}\n", i, i * 8, i % 2)).collect();
     let format = Format::Disksim(TimeUnit::Ms);
-    let trace = Trace::from_lines(Cursor::new(lines), "a.trace", format, None).unwrap();
+    let trace =
+        Trace::from_reader(Reader::new(Cursor::new(lines), "a.trace", format), None).unwrap();
     let text = format!("trace = \"a.trace\"\nformat = \"disksim\"\ntime_unit = \"ms\"\n{more}");
     let spec: ReplaySpec = toml::from_str(&text).unwrap();
     spec.check().unwrap();
@@ -102,7 +104,8 @@ fn a_real_trace_is_replayed_from_its_file() {
 fn dependent(requests: &[(u64, u64)], more: &str) -> Replay {
     let line = |&(at, took): &(u64, u64)| format!("{},h,0,Read,0,4096,{}\n", at * 10, took * 10);
     let lines: String = requests.iter().map(line).collect();
-    let trace = Trace::from_lines(Cursor::new(lines), "a.csv", Format::Msr, None).unwrap();
+    let trace =
+        Trace::from_reader(Reader::new(Cursor::new(lines), "a.csv", Format::Msr), None).unwrap();
     let text = format!("trace = \"a.csv\"\nformat = \"msr\"\npace = \"dependent\"\n{more}");
     let spec: ReplaySpec = toml::from_str(&text).unwrap();
     spec.check().unwrap();

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use hemi_units::{MICROSECOND, Operation, SECTOR_BYTES};
 
+use super::csv;
 use super::load::Trace;
 
 /// Writes an fio iolog, version 3, for a file named `file`. Returns the number of writes that
@@ -33,23 +34,20 @@ pub fn to_iolog(trace: &Trace, file: &str, out: &mut impl Write) -> io::Result<u
 }
 
 /// Writes comma-separated values with a header line: times in nanoseconds from the first
-/// request, places in bytes. The latency is empty if the trace has none.
+/// request, places in bytes. The latency is empty if the trace has none. [`super::format::Format::Csv`]
+/// reads them back.
 ///
 /// # Errors
 /// Fails if the destination cannot be written.
 pub fn to_csv(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "at_ns,operation,fua,offset,length,latency_ns")?;
     for (index, entry) in trace.entries().iter().enumerate() {
-        let (operation, fua) = match entry.operation {
-            Operation::Read => ("read", false),
-            Operation::Write { fua } => ("write", fua),
-            Operation::Trim => ("trim", false),
-            Operation::Flush => ("flush", false),
-        };
+        let fua = entry.operation == Operation::Write { fua: true };
         let (offset, length) =
             (entry.start * SECTOR_BYTES, u64::from(entry.sectors) * SECTOR_BYTES);
         let latency = trace.latencies().get(index).map_or(String::new(), u64::to_string);
-        writeln!(out, "{},{operation},{},{offset},{length},{latency}", entry.at, u8::from(fua))?;
+        let (at, operation) = (entry.at, csv::name_of(entry.operation));
+        writeln!(out, "{at},{operation},{},{offset},{length},{latency}", u8::from(fua))?;
     }
     Ok(())
 }
@@ -58,16 +56,19 @@ pub fn to_csv(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
 mod tests {
     use std::io::Cursor;
 
+    use super::super::Reader;
     use super::super::format::{Format, TimeUnit};
     use super::*;
 
     #[test]
     fn an_iolog_comes_back_and_csv_is_plain() {
         let text = "1,h,0,Write,4096,512,20\n11,h,0,Read,0,4096,30\n";
-        let msr = Trace::from_lines(Cursor::new(text), "a", Format::Msr, None).expect("a trace");
+        let msr = Trace::from_reader(Reader::new(Cursor::new(text), "a", Format::Msr), None)
+            .expect("a trace");
         let mut iolog = Vec::new();
         assert_eq!(to_iolog(&msr, "vol", &mut iolog).expect("memory"), 0);
-        let again = Trace::from_lines(Cursor::new(iolog), "b", Format::FioIolog, None);
+        let again =
+            Trace::from_reader(Reader::new(Cursor::new(iolog), "b", Format::FioIolog), None);
         assert_eq!(again.expect("an iolog").entries(), msr.entries());
         let mut csv = Vec::new();
         to_csv(&msr, &mut csv).expect("memory");
@@ -75,7 +76,7 @@ mod tests {
                         0,write,0,4096,512,2000\n1000,read,0,0,4096,3000\n";
         assert_eq!(String::from_utf8(csv).expect("text"), expected);
         let disksim = Format::Disksim(TimeUnit::Us);
-        let bare = Trace::from_lines(Cursor::new("5 0 1 8 1\n"), "c", disksim, None);
+        let bare = Trace::from_reader(Reader::new(Cursor::new("5 0 1 8 1\n"), "c", disksim), None);
         let mut csv = Vec::new();
         to_csv(&bare.expect("a trace"), &mut csv).expect("memory");
         assert!(String::from_utf8(csv).expect("text").ends_with("0,read,0,512,4096,\n"));

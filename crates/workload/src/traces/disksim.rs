@@ -3,7 +3,7 @@
 //! A line is `time device block count flags`. The time is a number in the given unit, block and
 //! count are in 512-byte sectors, and the flags are hexadecimal; bit 0 is set for a read.
 
-use hemi_units::{MICROSECOND, MILLISECOND, Operation};
+use hemi_units::Operation;
 
 use super::fields::{Fields, Wrong};
 use super::format::TimeUnit;
@@ -11,11 +11,7 @@ use super::{Record, Said, Volumes, extent_of_sectors};
 
 pub(super) fn parse(line: &str, unit: TimeUnit, volumes: &mut Volumes) -> Result<Said, Wrong> {
     let mut fields = Fields::by_space(line);
-    let at = fields.next("time")?.decimal(match unit {
-        TimeUnit::Ms => MILLISECOND,
-        TimeUnit::Us => MICROSECOND,
-        TimeUnit::Ns => 1,
-    })?;
+    let at = fields.next("time")?.decimal(unit.nanoseconds())?;
     let device = fields.next("device")?.number()?;
     let block = fields.next("block")?;
     let count = fields.next("count")?;

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::format::{FORMAT_NAMES, FormatError};
+
 /// The reason why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -30,13 +32,32 @@ pub enum TraceError {
         /// The file.
         file: String,
     },
-    /// A line does not parse.
-    #[error("{file}, line {line}: {field} is `{value}`: {right}")]
-    Line {
+    /// Nothing shows the format of the trace.
+    #[error(
+        "{file} is in no format that is recognised: name its format ({FORMAT_NAMES}), and \
+         decompress it if it is compressed"
+    )]
+    Unknown {
         /// The file.
         file: String,
-        /// The line, counted from 1.
-        line: u64,
+    },
+    /// The setting of a format is missing or does not belong to it.
+    #[error("{file}: {error}")]
+    Setting {
+        /// The file.
+        file: String,
+        /// The setting and its remedy.
+        error: FormatError,
+    },
+    /// A line or a record does not parse.
+    #[error("{file}, {unit} {number}: {field} is `{value}`: {right}")]
+    Field {
+        /// The file.
+        file: String,
+        /// What the number counts: `line`, or `record` in a binary format.
+        unit: &'static str,
+        /// The line or record, counted from 1.
+        number: u64,
         /// The field.
         field: &'static str,
         /// Its contents.

@@ -1,5 +1,8 @@
 //! Fields of a line.
 
+/// The remedy for a number beyond 64 bits.
+pub(super) const TOO_LARGE: &str = "write a smaller number: it goes beyond 64 bits";
+
 /// An error in a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
@@ -92,7 +95,7 @@ impl Field<'_> {
     /// Parses a whole number and multiplies it by `unit`.
     pub(super) fn number_of(&self, unit: u64) -> Result<u64, Wrong> {
         let product = self.number()?.checked_mul(unit);
-        product.ok_or_else(|| self.wrong("write a smaller number: it goes beyond 64 bits"))
+        product.ok_or_else(|| self.wrong(TOO_LARGE))
     }
 
     /// Parses a number with or without a fraction, in units of `unit` nanoseconds (a power of
@@ -120,7 +123,7 @@ impl Field<'_> {
         whole
             .checked_mul(unit)
             .and_then(|whole| whole.checked_add(nanoseconds))
-            .ok_or_else(|| self.wrong("write a smaller number: it goes beyond 64 bits"))
+            .ok_or_else(|| self.wrong(TOO_LARGE))
     }
 
     /// Parses R or W, in either case.

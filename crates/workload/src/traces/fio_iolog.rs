@@ -7,7 +7,7 @@
 
 use hemi_units::{MICROSECOND, Operation};
 
-use super::fields::{Fields, Wrong};
+use super::fields::{Fields, TOO_LARGE, Wrong};
 use super::{Record, Said, Volumes, extent_of_bytes};
 
 /// The state of reading a log.
@@ -61,8 +61,7 @@ impl State {
                 }
                 fields.end()?;
                 let waited = self.waited.checked_add(time.number_of(MICROSECOND)?);
-                self.waited = waited
-                    .ok_or_else(|| time.wrong("write a smaller number: it goes beyond 64 bits"))?;
+                self.waited = waited.ok_or_else(|| time.wrong(TOO_LARGE))?;
                 return Ok(Said::Nothing);
             }
             _ => {

@@ -1,5 +1,6 @@
 //! Trace formats and the settings needed to read them.
 
+use hemi_units::{MICROSECOND, MILLISECOND, SECOND};
 use serde::Deserialize;
 
 use super::super::error::WorkloadError;
@@ -26,20 +27,46 @@ pub enum FormatSpec {
     Blkparse,
     /// The output of fio's `write_iolog`, version 2 or 3.
     FioIolog,
+    /// CloudPhysics' vSCSI traces: binary records of version 1 or 2.
+    Vscsi,
+    /// Comma-separated values under a line that names the columns, as `hemi trace convert` writes
+    /// them.
+    Csv,
     /// The output of `hemi serve --record`.
     Hemi,
 }
+
+/// The names of the formats, for messages.
+pub const FORMAT_NAMES: &str =
+    "hemi, csv, msr, spc, alibaba, tencent, disksim, mqsim, blkparse, fio_iolog, vscsi";
 
 /// The unit of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeUnit {
+    /// Seconds.
+    S,
     /// Milliseconds.
     Ms,
     /// Microseconds.
     Us,
     /// Nanoseconds.
     Ns,
+    /// 100 ns, as Windows counts file times.
+    Filetime,
+}
+
+impl TimeUnit {
+    /// Returns its nanoseconds, a power of ten.
+    pub(super) fn nanoseconds(self) -> u64 {
+        match self {
+            TimeUnit::S => SECOND,
+            TimeUnit::Ms => MILLISECOND,
+            TimeUnit::Us => MICROSECOND,
+            TimeUnit::Filetime => 100,
+            TimeUnit::Ns => 1,
+        }
+    }
 }
 
 /// The event that stands for a request.
@@ -52,6 +79,17 @@ pub enum Event {
     /// The request was given to the driver: the view of the device.
     #[serde(rename = "D")]
     Dispatch,
+}
+
+/// How to read a trace, as far as it was said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// The format; recognised by the file's beginning if absent.
+    pub format: Option<FormatSpec>,
+    /// The unit of the times, of formats that have none.
+    pub time_unit: Option<TimeUnit>,
+    /// The event that stands for a request, of formats with several.
+    pub event: Option<Event>,
 }
 
 /// A format with all settings needed to read it.
@@ -71,20 +109,30 @@ pub enum Format {
     Blkparse(Event),
     /// [`FormatSpec::FioIolog`].
     FioIolog,
+    /// [`FormatSpec::Vscsi`].
+    Vscsi,
+    /// [`FormatSpec::Csv`], with the unit of its column `at`.
+    Csv(Option<TimeUnit>),
     /// [`FormatSpec::Hemi`].
     Hemi,
 }
 
-impl FormatSpec {
-    /// Returns an error if a setting does not belong to the format.
-    pub(crate) fn check(
-        self,
-        time_unit: Option<TimeUnit>,
-        event: Option<Event>,
-    ) -> Result<(), WorkloadError> {
-        self.with(time_unit, event).map(drop)
-    }
+/// A setting of a format that is missing or does not belong to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value}: {right}")]
+pub struct FormatError {
+    key: &'static str,
+    value: String,
+    right: &'static str,
+}
 
+impl From<FormatError> for WorkloadError {
+    fn from(FormatError { key, value, right }: FormatError) -> WorkloadError {
+        WorkloadError::new(key, value, right)
+    }
+}
+
+impl FormatSpec {
     /// Returns the format with its settings.
     ///
     /// # Errors
@@ -93,28 +141,34 @@ impl FormatSpec {
         self,
         time_unit: Option<TimeUnit>,
         event: Option<Event>,
-    ) -> Result<Format, WorkloadError> {
-        if let (Some(unit), true) = (time_unit, self != FormatSpec::Disksim) {
-            let value = format!("{unit:?}").to_lowercase();
-            let right = "leave it out: only disksim traces leave their unit open";
-            return Err(WorkloadError::new("time_unit", value, right));
+    ) -> Result<Format, FormatError> {
+        let wrong = |key, value, right| Err(FormatError { key, value, right });
+        let has_unit = !matches!(self, FormatSpec::Disksim | FormatSpec::Csv);
+        if let (Some(unit), true) = (time_unit, has_unit) {
+            let right = "leave it out: only disksim and csv traces leave their unit open";
+            return wrong("time_unit", format!("{unit:?}").to_lowercase(), right);
         }
         if let (Some(event), true) = (event, self != FormatSpec::Blkparse) {
             let right = "leave it out: only blkparse has several events for a request";
-            return Err(WorkloadError::new("event", format!("{event:?}"), right));
+            return wrong("event", format!("{event:?}"), right);
         }
         Ok(match self {
             FormatSpec::Msr => Format::Msr,
             FormatSpec::Spc => Format::Spc,
             FormatSpec::Alibaba => Format::Alibaba,
             FormatSpec::Tencent => Format::Tencent,
-            FormatSpec::Disksim => Format::Disksim(time_unit.ok_or_else(|| {
-                let right =
-                    "write what the trace's times count: ms (DiskSim's), us or ns (MQSim's)";
-                WorkloadError::new("time_unit", "none", right)
-            })?),
+            FormatSpec::Disksim => match time_unit {
+                Some(unit) => Format::Disksim(unit),
+                None => {
+                    let right = "write what the trace's times count: ms (DiskSim's), ns (MQSim's), \
+                                 us, s or filetime";
+                    return wrong("time_unit", "none".into(), right);
+                }
+            },
             FormatSpec::Blkparse => Format::Blkparse(event.unwrap_or_default()),
             FormatSpec::FioIolog => Format::FioIolog,
+            FormatSpec::Vscsi => Format::Vscsi,
+            FormatSpec::Csv => Format::Csv(time_unit),
             FormatSpec::Hemi => Format::Hemi,
         })
     }

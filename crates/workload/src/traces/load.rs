@@ -1,13 +1,11 @@
 //! A trace in memory, ready to replay.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::io::BufRead;
 
 use hemi_units::{Operation, SECTOR_BYTES};
 use serde::Deserialize;
 
-use super::format::Format;
+use super::fields::Wrong;
 use super::{Reader, TraceError};
 
 /// The treatment of requests beyond the end of the volume.
@@ -52,30 +50,17 @@ pub struct Trace {
 const NAMED: usize = 8;
 
 impl Trace {
-    /// Reads a file. If it has several volumes, takes the requests of `volume`, or all for `*`.
+    /// Reads all of a trace. If it has several volumes, takes the requests of `volume`, or all for
+    /// `*`.
     ///
     /// # Errors
     /// Fails if a line does not parse, if there are several volumes and none is named, or if
     /// nothing is left to replay.
-    pub fn read(path: &Path, format: Format, volume: Option<&str>) -> Result<Trace, TraceError> {
-        let file = path.display().to_string();
-        let source =
-            File::open(path).map_err(|error| TraceError::Read { file: file.clone(), error })?;
-        Trace::from_lines(BufReader::with_capacity(1 << 16, source), file, format, volume)
-    }
-
-    /// Reads a trace from any source; errors call it `file`.
-    ///
-    /// # Errors
-    /// Fails as [`Trace::read`] does.
-    pub fn from_lines(
-        source: impl BufRead,
-        file: impl Into<String>,
-        format: Format,
+    pub fn from_reader(
+        mut reader: Reader<impl BufRead>,
         volume: Option<&str>,
     ) -> Result<Trace, TraceError> {
-        let mut trace = Trace { file: file.into(), ..Trace::default() };
-        let mut reader = Reader::new(source, trace.file.clone(), format);
+        let mut trace = Trace { file: reader.file.clone(), ..Trace::default() };
         let mut wanted = Wanted { volume, known: Vec::new() };
         while let Some(record) = reader.next() {
             let record = record?;
@@ -87,12 +72,10 @@ impl Trace {
                 continue;
             }
             trace.rounded += u64::from(record.rounded);
-            let sectors = u32::try_from(record.extent.sectors()).map_err(|_| TraceError::Line {
-                file: trace.file.clone(),
-                line: reader.line,
-                field: "length",
-                value: format!("{} B", record.extent.bytes()),
-                right: "write a request below 2 TiB",
+            let sectors = u32::try_from(record.extent.sectors()).map_err(|_| {
+                let value = format!("{} B", record.extent.bytes());
+                let right = "write a request below 2 TiB";
+                reader.wrong(Wrong { field: "length", value, right })
             })?;
             match record.latency {
                 Some(latency) if trace.latencies.len() == trace.entries.len() => {
