@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hemi_units::{Instant, Operation, SECTOR_BYTES};
+use hemi_units::{Instant, SECTOR_BYTES};
 use hemi_workload::figures::{Ended, Figures, Latencies, Moments, Upkeep};
+use hemi_workload::table::TableError;
 
-use crate::rows::{RowsError, RowsFile};
+use crate::rows::RowsFile;
 use crate::segments::{Outcome, Row};
 
 /// The progress of a load, for an observer.
@@ -87,7 +88,7 @@ impl Account {
     ///
     /// # Errors
     /// Fails if the rows' file cannot be written.
-    pub fn take(&mut self, rows: &[Row], progress: &Progress) -> Result<(), RowsError> {
+    pub fn take(&mut self, rows: &[Row], progress: &Progress) -> Result<(), TableError> {
         for row in rows {
             self.close_intervals(row.completed);
             self.row(row);
@@ -105,7 +106,7 @@ impl Account {
         self.lateness_max = self.lateness_max.max(late);
         if row.outcome != Outcome::Done {
             self.failed += 1;
-            let key = (name_of(row.operation), row.outcome);
+            let key = (row.operation.name(), row.outcome);
             let first = Failures { count: 0, first: row.completed };
             self.failures.entry(key).or_insert(first).count += 1;
             return;
@@ -142,7 +143,7 @@ impl Account {
     ///
     /// # Errors
     /// Fails if the rows' file cannot be written.
-    pub fn finish(&mut self) -> Result<(), RowsError> {
+    pub fn finish(&mut self) -> Result<(), TableError> {
         if self.failed > 0 || self.present.count() > 0 {
             self.figures.next_interval((0, 0), Upkeep::default());
             self.close_interval();
@@ -161,18 +162,10 @@ impl Account {
     }
 }
 
-/// Returns a request's kind as results name it.
-pub fn name_of(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Read => "read",
-        Operation::Write { .. } => "write",
-        Operation::Trim => "trim",
-        Operation::Flush => "flush",
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use hemi_units::Operation;
+
     use super::*;
 
     fn row(intended: u64, issued: u64, completed: u64) -> Row {

@@ -7,13 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hemi_io::ring::{Ring, RingError};
 use hemi_units::SECTOR_BYTES;
 use hemi_workload::error::WorkloadError;
+use hemi_workload::table::TableError;
 
 use crate::account::{Account, Progress};
 use crate::backend::Backend;
 use crate::buffers::{Buffers, LONGEST_BYTES};
 use crate::engine::{Engine, EngineOptions, Stop, process_time};
 use crate::report::{LoadReport, Setting, TargetReport};
-use crate::rows::{RowsError, RowsFile};
+use crate::rows::RowsFile;
 use crate::segments::segments;
 use crate::spec::LoadSpec;
 use crate::target::{Target, TargetError, TargetOptions};
@@ -75,7 +76,7 @@ pub enum LoadError {
     Engine(#[from] std::io::Error),
     /// The requests' file cannot be written.
     #[error("the records could not be written: {0}")]
-    Rows(#[from] RowsError),
+    Rows(#[from] TableError),
 }
 
 /// Runs a load on this thread, and its account on another.

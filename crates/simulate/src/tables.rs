@@ -4,40 +4,14 @@
 //! each interval) and `latencies.parquet` (a row for each histogram bucket, from which
 //! percentiles of several runs can be merged exactly). The column `case` joins them.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
-use parquet::basic::Compression;
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
+use hemi_workload::table::{TableError, TableFile};
 use parquet::record::RecordWriter;
 use parquet_derive::ParquetRecordWriter;
 
 use crate::report::{Report, Summary};
-
-/// The reason why tables could not be written.
-#[derive(Debug, thiserror::Error)]
-pub enum TableError {
-    /// The directory or a file in it could not be written.
-    #[error("{path}: {source}")]
-    Io {
-        /// Path of the file or directory.
-        path: String,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// Parquet reported an error.
-    #[error("{path}: {source}")]
-    Parquet {
-        /// Path of the file.
-        path: String,
-        /// The error.
-        source: ParquetError,
-    },
-}
 
 #[derive(ParquetRecordWriter)]
 struct CaseRow<'a> {
@@ -87,8 +61,7 @@ struct LatencyRow {
 /// # Errors
 /// See [`TableError`].
 pub fn write(folder: &Path, reports: &[Report]) -> Result<(), TableError> {
-    let io = |source| TableError::Io { path: folder.display().to_string(), source };
-    fs::create_dir_all(folder).map_err(io)?;
+    fs::create_dir_all(folder).map_err(|error| TableError::io(folder, error))?;
     let numbered = || (0_i64..).zip(reports);
     let cases: Vec<CaseRow<'_>> = numbered().map(|(case, report)| case_row(case, report)).collect();
     table(folder, "cases", cases.as_slice())?;
@@ -160,19 +133,7 @@ fn table<R>(folder: &Path, name: &str, rows: &[R]) -> Result<(), TableError>
 where
     for<'a> &'a [R]: RecordWriter<R>,
 {
-    let path = folder.join(format!("{name}.parquet"));
-    let shown = path.display().to_string();
-    let file =
-        File::create(&path).map_err(|source| TableError::Io { path: shown.clone(), source })?;
-    let fill = || -> Result<(), ParquetError> {
-        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-        let schema = rows.schema()?;
-        let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
-        let mut group = writer.next_row_group()?;
-        rows.write_to_row_group(&mut group)?;
-        group.close()?;
-        writer.close()?;
-        Ok(())
-    };
-    fill().map_err(|source| TableError::Parquet { path: shown, source })
+    let mut table = TableFile::create::<R>(&folder.join(format!("{name}.parquet")))?;
+    table.write(rows)?;
+    table.finish()
 }

@@ -15,3 +15,15 @@ pub enum Operation {
     /// Everything done before is on the medium when this is done.
     Flush,
 }
+
+impl Operation {
+    /// Returns its name in tables and reports: `read`, `write`, `trim` or `flush`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Read => "read",
+            Operation::Write { .. } => "write",
+            Operation::Trim => "trim",
+            Operation::Flush => "flush",
+        }
+    }
+}

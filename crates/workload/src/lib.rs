@@ -27,6 +27,7 @@ pub mod report;
 mod run;
 pub mod seeds;
 pub mod spec;
+pub mod table;
 mod tags;
 #[cfg(test)]
 mod testing;

@@ -32,6 +32,9 @@ mod tencent;
 mod tests;
 mod vscsi;
 
+/// Maximum number of volumes named in an error.
+const NAMED: usize = 8;
+
 /// Longest line of a trace in bytes: a longer line means it is not a trace.
 const LONGEST_LINE: u64 = 1 << 16;
 
@@ -44,7 +47,7 @@ pub struct Record {
     pub volume: u32,
     /// The operation.
     pub operation: Operation,
-    /// The sectors, rounded outwards. Empty for a flush and for a request of no bytes.
+    /// The sectors, rounded outwards: fewer than 2^32. Empty for a flush and for a request of no bytes.
     pub extent: Extent,
     /// True if the sectors had to be rounded.
     pub rounded: bool,
@@ -189,6 +192,29 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
+    /// Returns the record, or an error if it is longer than an [`load::Entry`] can be.
+    fn bounded(&mut self, record: Record) -> Result<Record, TraceError> {
+        if u32::try_from(record.extent.sectors()).is_ok() {
+            return Ok(record);
+        }
+        self.ended = true;
+        let value = format!("{} B", record.extent.bytes());
+        Err(self.wrong(Wrong { field: "length", value, right: "write a request below 2 TiB" }))
+    }
+
+    /// Returns the error for a trace without requests, of the volume if one is named.
+    fn nothing(&self, volume: Option<&str>) -> TraceError {
+        let names = &self.volumes.names;
+        let (of, right) = match volume {
+            Some(volume) if !names.is_empty() => {
+                let known = names[..names.len().min(NAMED)].join(", ");
+                (format!(" of the volume `{volume}`"), format!("write one it has, as {known}"))
+            }
+            _ => (String::new(), "give it one with requests; check the format".to_owned()),
+        };
+        TraceError::Nothing { file: self.file.clone(), of, right }
+    }
+
     /// Returns the error for a field of the line or record read last.
     fn wrong(&self, Wrong { field, value, right }: Wrong) -> TraceError {
         let unit = match self.source {
@@ -250,15 +276,15 @@ impl<R: BufRead> Iterator for Reader<R> {
 
     fn next(&mut self) -> Option<Result<Record, TraceError>> {
         if let Some(record) = self.pending.take() {
-            return Some(Ok(record));
+            return Some(self.bounded(record));
         }
         while !self.ended {
             match self.next_said() {
                 Ok(Said::Nothing) => {}
-                Ok(Said::One(record)) => return Some(Ok(record)),
+                Ok(Said::One(record)) => return Some(self.bounded(record)),
                 Ok(Said::Two(first, second)) => {
                     self.pending = Some(second);
-                    return Some(Ok(first));
+                    return Some(self.bounded(first));
                 }
                 Ok(Said::End) => self.ended = true,
                 Err(error) => {

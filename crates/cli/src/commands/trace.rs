@@ -1,14 +1,15 @@
 //! `hemi trace`: converts recorded and published request streams for other tools.
 
 use std::fs::File;
-use std::io::{BufRead, BufWriter, Write as _};
+use std::io::{BufRead, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
+use hemi_workload::traces::convert::{self, ConvertError};
 use hemi_workload::traces::format::{Event, FormatSpec, Reading, TimeUnit};
 use hemi_workload::traces::load::Trace;
-use hemi_workload::traces::{Reader, TraceError, convert};
+use hemi_workload::traces::{Reader, TraceError};
 
 use crate::failure::{Failure, Kind};
 
@@ -44,7 +45,7 @@ struct ConvertArgs {
     #[arg(value_name = "OUT")]
     to_path: PathBuf,
 
-    /// Format to write: fio's iolog (version 3) or comma-separated values.
+    /// Format to write.
     #[arg(long, value_name = "FORMAT")]
     to: To,
 
@@ -118,6 +119,8 @@ enum To {
     Iolog,
     /// Comma-separated values.
     Csv,
+    /// A Parquet table, with every volume, the trace's order and its clock.
+    Parquet,
 }
 
 /// Parses a value by the name it has in specs.
@@ -143,31 +146,46 @@ pub(crate) fn run(arguments: &TraceArgs) -> Result<()> {
 
 fn convert(arguments: &ConvertArgs) -> Result<()> {
     let reader = arguments.reading.open(&arguments.from_path)?;
+    match arguments.to {
+        To::Parquet => to_parquet(arguments, reader),
+        To::Csv => to_text(arguments, reader, |trace, out| convert::to_csv(trace, out).map(|()| 0)),
+        To::Iolog => {
+            to_text(arguments, reader, |trace, out| convert::to_iolog(trace, &arguments.file, out))
+        }
+    }
+}
+
+fn to_parquet(arguments: &ConvertArgs, reader: Reader<Box<dyn BufRead>>) -> Result<()> {
+    let path = &arguments.to_path;
+    if path.as_os_str() == "-" {
+        let what = "a Parquet table cannot go to standard output";
+        return Err(Failure::error(Kind::Usage, what, "Name a file."));
+    }
+    convert::to_parquet(reader, arguments.volume.as_deref(), path).map_err(|error| match error {
+        ConvertError::Trace(error) => refused(&error),
+        ConvertError::Table(error) => anyhow::Error::new(error).context("cannot write the table"),
+    })
+}
+
+/// Writes a trace with `write`, which returns the number of writes that lost their FUA flag.
+fn to_text(
+    arguments: &ConvertArgs,
+    reader: Reader<Box<dyn BufRead>>,
+    write: impl FnOnce(&Trace, &mut BufWriter<Box<dyn Write>>) -> std::io::Result<u64>,
+) -> Result<()> {
     let trace =
         Trace::from_reader(reader, arguments.volume.as_deref()).map_err(|error| refused(&error))?;
     let writing = || format!("cannot write {}", arguments.to_path.display());
-    let lost = if arguments.to_path.as_os_str() == "-" {
-        write(arguments, &trace, std::io::stdout().lock())?
+    let into: Box<dyn Write> = if arguments.to_path.as_os_str() == "-" {
+        Box::new(std::io::stdout().lock())
     } else {
-        let file = File::create(&arguments.to_path).with_context(writing)?;
-        write(arguments, &trace, file).with_context(writing)?
+        Box::new(File::create(&arguments.to_path).with_context(writing)?)
     };
+    let mut out = BufWriter::new(into);
+    let lost = write(&trace, &mut out).with_context(writing)?;
+    out.flush().with_context(writing)?;
     remark(&trace, lost);
     Ok(())
-}
-
-fn write(
-    arguments: &ConvertArgs,
-    trace: &Trace,
-    into: impl std::io::Write,
-) -> std::io::Result<u64> {
-    let mut out = BufWriter::new(into);
-    let lost = match arguments.to {
-        To::Iolog => convert::to_iolog(trace, &arguments.file, &mut out)?,
-        To::Csv => convert::to_csv(trace, &mut out).map(|()| 0)?,
-    };
-    out.flush()?;
-    Ok(lost)
 }
 
 /// Reports what of the trace is missing from the result.

@@ -1,11 +1,20 @@
 //! Conversion of traces for other tools.
 
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write};
+use std::path::Path;
 
 use hemi_units::{MICROSECOND, Operation, SECTOR_BYTES};
+use parquet_derive::ParquetRecordWriter;
 
-use super::csv;
-use super::load::Trace;
+use super::format::Format;
+use super::load::{Trace, Wanted};
+use super::{Reader, Record, TraceError};
+use crate::table::{GROUP_ROWS, TableError, TableFile};
+
+/// Key of the trace's format in a Parquet file's metadata.
+pub const FORMAT_KEY: &str = "hemi.trace.format";
+/// Key of the number of requests that a recording lacks.
+pub const DROPPED_KEY: &str = "hemi.trace.dropped";
 
 /// Writes an fio iolog, version 3, for a file named `file`. Returns the number of writes that
 /// lost their FUA flag, which the format cannot express.
@@ -46,18 +55,99 @@ pub fn to_csv(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
         let (offset, length) =
             (entry.start * SECTOR_BYTES, u64::from(entry.sectors) * SECTOR_BYTES);
         let latency = trace.latencies().get(index).map_or(String::new(), u64::to_string);
-        let (at, operation) = (entry.at, csv::name_of(entry.operation));
+        let (at, operation) = (entry.at, entry.operation.name());
         writeln!(out, "{at},{operation},{},{offset},{length},{latency}", u8::from(fua))?;
     }
     Ok(())
+}
+
+/// Writes a Parquet table of what the trace says: requests in its order and on its clock, of all
+/// volumes unless one is named, also those of no bytes. Only a recording of hemi's is put in the
+/// order of its times, the first at zero, for which it is read into memory. The file's metadata have
+/// the format as [`FORMAT_KEY`] and, of a recording, the requests it lacks as [`DROPPED_KEY`].
+///
+/// # Errors
+/// Fails if the trace cannot be read or has no request, or if the file cannot be written.
+pub fn to_parquet(
+    mut reader: Reader<impl BufRead>,
+    volume: Option<&str>,
+    path: &Path,
+) -> Result<(), ConvertError> {
+    let recording = reader.format() == Format::Hemi;
+    let mut table = TableFile::create::<Row<'_>>(path)?;
+    let mut wanted = Wanted::new(volume);
+    let (mut records, mut is_empty) = (Vec::new(), true);
+    while let Some(record) = reader.next() {
+        let record = record?;
+        if !wanted.has(record.volume, &reader) {
+            continue;
+        }
+        is_empty = false;
+        records.push(record);
+        if records.len() == GROUP_ROWS && !recording {
+            table.write(&rows(&records, &reader))?;
+            records.clear();
+        }
+    }
+    if is_empty {
+        return Err(reader.nothing(volume).into());
+    }
+    if recording {
+        records.sort_by_key(|record| record.at);
+        let first = records[0].at;
+        records.iter_mut().for_each(|record| record.at -= first);
+    }
+    for group in records.chunks(GROUP_ROWS) {
+        table.write(&rows(group, &reader))?;
+    }
+    table.note(FORMAT_KEY, reader.format().name());
+    table.note(DROPPED_KEY, reader.dropped());
+    Ok(table.finish()?)
+}
+
+/// A row of the Parquet table.
+#[derive(ParquetRecordWriter)]
+struct Row<'a> {
+    at_ns: u64,
+    volume: &'a str,
+    operation: &'static str,
+    fua: bool,
+    offset: u64,
+    length: u64,
+    rounded: bool,
+    latency_ns: Option<u64>,
+}
+
+fn rows<'a, R: BufRead>(records: &[Record], reader: &'a Reader<R>) -> Vec<Row<'a>> {
+    let row = |record: &Record| Row {
+        at_ns: record.at,
+        volume: reader.volume(record.volume).unwrap_or_default(),
+        operation: record.operation.name(),
+        fua: record.operation == Operation::Write { fua: true },
+        offset: record.extent.start * SECTOR_BYTES,
+        length: record.extent.bytes(),
+        rounded: record.rounded,
+        latency_ns: record.latency,
+    };
+    records.iter().map(row).collect()
+}
+
+/// The reason why a trace could not be converted.
+#[derive(Debug, thiserror::Error)]
+pub enum ConvertError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The table cannot be written.
+    #[error(transparent)]
+    Table(#[from] TableError),
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;
 
-    use super::super::Reader;
-    use super::super::format::{Format, TimeUnit};
+    use super::super::format::TimeUnit;
     use super::*;
 
     #[test]

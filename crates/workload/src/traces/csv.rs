@@ -35,23 +35,9 @@ const COLUMNS: [(&str, Column); 8] = [
     ("volume", Column::Volume),
 ];
 
-/// The operations by their names.
-const OPERATIONS: [(&str, Operation); 4] = [
-    ("read", Operation::Read),
-    ("write", Operation::Write { fua: false }),
-    ("trim", Operation::Trim),
-    ("flush", Operation::Flush),
-];
-
-/// Returns an operation's name in this format and in Parquet tables.
-pub(super) fn name_of(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Read => "read",
-        Operation::Write { .. } => "write",
-        Operation::Trim => "trim",
-        Operation::Flush => "flush",
-    }
-}
+/// The operations, which go by their names.
+const OPERATIONS: [Operation; 4] =
+    [Operation::Read, Operation::Write { fua: false }, Operation::Trim, Operation::Flush];
 
 /// Returns true if a line names columns of this format.
 pub(super) fn is_header(line: &str) -> bool {
@@ -147,8 +133,6 @@ impl State {
 }
 
 fn operation_of(field: Field<'_>) -> Result<Operation, Wrong> {
-    let known = OPERATIONS.iter().find(|(name, _)| *name == field.text);
-    known
-        .map(|&(_, operation)| operation)
-        .ok_or_else(|| field.wrong("write read, write, trim or flush"))
+    let known = OPERATIONS.into_iter().find(|operation| operation.name() == field.text);
+    known.ok_or_else(|| field.wrong("write read, write, trim or flush"))
 }

@@ -117,6 +117,24 @@ pub enum Format {
     Hemi,
 }
 
+impl Format {
+    /// Returns its name in specs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Msr => "msr",
+            Format::Spc => "spc",
+            Format::Alibaba => "alibaba",
+            Format::Tencent => "tencent",
+            Format::Disksim(_) => "disksim",
+            Format::Blkparse(_) => "blkparse",
+            Format::FioIolog => "fio_iolog",
+            Format::Vscsi => "vscsi",
+            Format::Csv(_) => "csv",
+            Format::Hemi => "hemi",
+        }
+    }
+}
+
 /// A setting of a format that is missing or does not belong to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key} = {value}: {right}")]

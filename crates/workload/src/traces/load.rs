@@ -5,8 +5,7 @@ use std::io::BufRead;
 use hemi_units::{Operation, SECTOR_BYTES};
 use serde::Deserialize;
 
-use super::fields::Wrong;
-use super::{Reader, TraceError};
+use super::{NAMED, Reader, TraceError};
 
 /// The treatment of requests beyond the end of the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -46,9 +45,6 @@ pub struct Trace {
     wrapped: u64,
 }
 
-/// Maximum number of volumes named in an error.
-const NAMED: usize = 8;
-
 impl Trace {
     /// Reads all of a trace. If it has several volumes, takes the requests of `volume`, or all for
     /// `*`.
@@ -61,7 +57,7 @@ impl Trace {
         volume: Option<&str>,
     ) -> Result<Trace, TraceError> {
         let mut trace = Trace { file: reader.file.clone(), ..Trace::default() };
-        let mut wanted = Wanted { volume, known: Vec::new() };
+        let mut wanted = Wanted::new(volume);
         while let Some(record) = reader.next() {
             let record = record?;
             if !wanted.has(record.volume, &reader) {
@@ -72,11 +68,6 @@ impl Trace {
                 continue;
             }
             trace.rounded += u64::from(record.rounded);
-            let sectors = u32::try_from(record.extent.sectors()).map_err(|_| {
-                let value = format!("{} B", record.extent.bytes());
-                let right = "write a request below 2 TiB";
-                reader.wrong(Wrong { field: "length", value, right })
-            })?;
             match record.latency {
                 Some(latency) if trace.latencies.len() == trace.entries.len() => {
                     trace.latencies.push(latency);
@@ -86,7 +77,7 @@ impl Trace {
             trace.entries.push(Entry {
                 at: record.at,
                 start: record.extent.start,
-                sectors,
+                sectors: record.extent.sectors() as u32,
                 operation: record.operation,
             });
         }
@@ -100,23 +91,11 @@ impl Trace {
             });
         }
         if trace.entries.is_empty() {
-            return Err(trace.nothing(volume, &reader));
+            return Err(reader.nothing(volume));
         }
         trace.dropped = reader.dropped();
         trace.begin_at_zero();
         Ok(trace)
-    }
-
-    fn nothing<R>(self, volume: Option<&str>, reader: &Reader<R>) -> TraceError {
-        let names = &reader.volumes.names;
-        let (of, right) = match volume {
-            Some(volume) if !names.is_empty() => {
-                let known = names[..names.len().min(NAMED)].join(", ");
-                (format!(" of the volume `{volume}`"), format!("write one it has, as {known}"))
-            }
-            _ => (String::new(), "give it one with requests; check the format".to_owned()),
-        };
-        TraceError::Nothing { file: self.file, of, right }
     }
 
     /// Orders the requests by time and moves the first to zero. Some traces are written as
@@ -204,13 +183,19 @@ impl Trace {
 }
 
 /// The volumes to take; each is looked up only once.
-struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     volume: Option<&'a str>,
     known: Vec<bool>,
 }
 
-impl Wanted<'_> {
-    fn has<R: BufRead>(&mut self, number: u32, reader: &Reader<R>) -> bool {
+impl<'a> Wanted<'a> {
+    /// Returns the volume of this name, or all of them for `None` and `*`.
+    pub(super) fn new(volume: Option<&'a str>) -> Wanted<'a> {
+        Wanted { volume, known: Vec::new() }
+    }
+
+    /// Returns true if the volume of this number is to be taken.
+    pub(super) fn has<R: BufRead>(&mut self, number: u32, reader: &Reader<R>) -> bool {
         while self.known.len() <= number as usize {
             let name = reader.volume(self.known.len() as u32);
             self.known.push(match self.volume {
