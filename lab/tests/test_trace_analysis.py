@@ -1,9 +1,8 @@
-"""Analyses of traces: figures computed by hand, exact merging of parts, agreement with hemi's own
-readers, cached parts, local processes and Ray."""
+"""Analyses of traces: figures computed by hand, exact merging of parts, tables that hemi converts,
+cached parts, local processes and Ray."""
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import json
 import os
@@ -14,6 +13,7 @@ import struct
 import subprocess
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -24,12 +24,12 @@ from hemi_lab.statistics.histogram import fio_bin, fio_index
 from hemi_lab.tool import Interrupted
 from hemi_lab.trace_analysis import results, task, tasks
 from hemi_lab.trace_analysis.analysis import Store, read_missing
+from hemi_lab.trace_analysis.conversion import Reading
 from hemi_lab.trace_analysis.figures import Row
-from hemi_lab.trace_analysis.formats import format_of
 from hemi_lab.trace_analysis.parts import SHAPES, Tables, bins, tables
-from hemi_lab.trace_analysis.reading import Text
-from hemi_lab.trace_analysis.seams import merged, merged_gradually
-from hemi_lab.trace_analysis.tasks import Trace, ranges, traces
+from hemi_lab.trace_analysis.requests import COLUMNS, FORMAT_KEY, in_sectors
+from hemi_lab.trace_analysis.seams import merged
+from hemi_lab.trace_analysis.tasks import Trace, traces
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
@@ -62,11 +62,17 @@ def analysed(folder: Path, made: list[Trace], workers: Pool | None = None) -> li
     return results.write(made, store, folder)[1]
 
 
-def figures(folder: Path, text: str | bytes, format_: str, **how: object) -> dict[str | None, Row]:
+def opened(path: Path, format_: str | None = None, event: str | None = None, **how: Any) -> Trace:
+    """Opens one file, with its table beside it."""
+    (trace,) = traces([path], Reading(format_, event=event), path.parent / "tables", **how)
+    return trace
+
+
+def figures(folder: Path, text: str | bytes, format_: str, **how: Any) -> dict[str | None, Row]:
     """Returns the figures by volume. `None` is all of them."""
     path = folder / "a.trace"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    rows = analysed(folder / "out", traces([path], format_, **how))  # type: ignore[arg-type]
+    rows = analysed(folder / "out", [opened(path, format_, **how)])
     return {row["volume"]: row for row in rows}
 
 
@@ -76,6 +82,7 @@ def is_(row: Row, **expected: object) -> None:
         assert row[name] == wanted, name
 
 
+@hemi
 def test_figures_of_an_msr_trace(tmp_path: Path) -> None:
     found = figures(tmp_path, MSR, "msr")
     assert list(found) == [None, "srv.0", "srv.1"]
@@ -137,6 +144,7 @@ def test_figures_of_an_msr_trace(tmp_path: Path) -> None:
     )
 
 
+@hemi
 def test_figures_of_an_spc_trace_in_larger_blocks(tmp_path: Path) -> None:
     # Sectors 15 to 16 cross from the first block of 8 KiB into the second.
     text = "3,15,1024,w,0.5\n3,100,3,R,0.25,extra\n3,17,512,W,2.0000000019\n"
@@ -159,6 +167,7 @@ def test_figures_of_an_spc_trace_in_larger_blocks(tmp_path: Path) -> None:
     )
 
 
+@hemi
 def test_figures_of_blkparses_text(tmp_path: Path) -> None:
     found = figures(tmp_path, (SAMPLES / "samples/blkparse.txt").read_bytes(), "blkparse")["8,0"]
     is_(
@@ -187,53 +196,36 @@ def test_bins_are_fios() -> None:
     assert beyond == [fio_index((1 << 62) - 1)] * 2
 
 
-def line_of(format_: str, chance: random.Random, seconds: int) -> str:
-    """Returns a line in a format, near enough to others to make runs and rewrites."""
-    volume, write = chance.randrange(3), chance.random() < 0.5
-    start, sectors = 8 * chance.randrange(6) + chance.choice([0, 0, 3]), chance.choice([8, 8, 13])
-    letter = "W" if write else "R"
-    if format_ == "msr":
-        kind = "Write" if write else "Read"
-        at, took = seconds * 2_500_000, chance.randrange(9000)
-        return f"{at},h,{volume},{kind},{start * 512},{sectors * 512 - (start % 7)},{took}"
-    if format_ == "spc":
-        return (
-            f"{volume},{start},{sectors * 512},{letter.lower()},{seconds}.{chance.randrange(999)}"
-        )
-    if format_ == "alibaba":
-        return f"{volume},{letter},{start * 512 + 1},{sectors * 512},{seconds * 300_000}"
-    if format_ == "tencent":
-        return f"{seconds},{start},{sectors},{int(write)},{volume}"
-    if format_ == "disksim":
-        return f"{seconds}.{chance.randrange(99999)} {volume} {start} {sectors} {int(not write):x}"
-    if format_ == "blkparse":
-        action = chance.choice("QQQGDC")
-        letters = chance.choice([letter, letter + "S", "FF", "D", "N", "FWFS"])
-        tail = "[x]" if letters in ("FF", "N") else f"{start} + {sectors} [x]"
-        return f"  8,{volume}  1 2  {seconds}.25 77  {action} {letters} {tail}"
-    action = chance.choice(["read", "write", "write", "trim", "sync"])
-    tail = "" if action == "sync" else f" {start * 512} {sectors * 512}"
-    return f"{seconds * 400_000} f{volume} {action}{tail}"
-
-
-FORMATS: dict[str, dict[str, str]] = {
-    "msr": {},
-    "spc": {},
-    "alibaba": {},
-    "tencent": {},
-    "disksim": {"time_unit": "ms"},
-    "blkparse": {"event": "Q"},
-    "fio_iolog": {},
-}
-
-
-def text_of(format_: str, count: int, seed: int) -> str:
-    """Returns lines whose times mostly rise."""
+def table_of(count: int, seed: int) -> pl.DataFrame:
+    """Returns requests whose times mostly rise, near enough to others to make runs and rewrites."""
     chance = random.Random(seed)
-    lines = ["fio version 3 iolog", "1 f0 add", "2 f0 open"] if format_ == "fio_iolog" else []
-    lines += [line_of(format_, chance, 5 + n + chance.choice([0, 0, 0, -2])) for n in range(count)]
-    lines.insert(len(lines) // 2, "")
-    return "\n".join(lines) + "\n"
+    rows = []
+    for number in range(count):
+        at = (5 + number + chance.choice([0, 0, 0, -2])) * 250_000_000 + chance.randrange(999)
+        operation = chance.choice(["read", "write", "write", "write", "trim", "flush"])
+        start = 8 * chance.randrange(6) + chance.choice([0, 0, 3])
+        sectors = chance.choice([8, 8, 13, 0])
+        if operation == "flush":
+            start = sectors = 0
+        rows.append(
+            {
+                "at_ns": at,
+                "volume": f"v{chance.randrange(3)}",
+                "operation": operation,
+                "fua": operation == "write" and chance.random() < 0.1,
+                "offset": start * 512 if sectors else 0,
+                "length": sectors * 512,
+                "rounded": chance.random() < 0.1,
+                "latency_ns": chance.choice([None, chance.randrange(9000)]),
+            }
+        )
+    return pl.DataFrame(rows, schema=COLUMNS)
+
+
+def written(path: Path, table: pl.DataFrame) -> Path:
+    """Writes a table as hemi does, in groups of rows."""
+    table.write_parquet(path, row_group_size=7, metadata={FORMAT_KEY: "msr"})
+    return path
 
 
 def same(one: Tables, other: Tables) -> None:
@@ -241,17 +233,14 @@ def same(one: Tables, other: Tables) -> None:
         assert_frame_equal(one[name], other[name], check_exact=True)
 
 
-@pytest.mark.parametrize("format_", FORMATS)
-def test_parts_merge_to_the_whole_wherever_it_is_cut(format_: str) -> None:
-    text = text_of(format_, 10, 3)
-    meant = format_of(format_, **FORMATS[format_])
-    lines = text.encode().splitlines(keepends=True)
+@pytest.mark.parametrize("seed", range(5))
+def test_parts_merge_to_the_whole_wherever_it_is_cut(seed: int) -> None:
+    count = 14
+    rows = in_sectors(table_of(count, seed))
 
     def part(begin: int, end: int) -> Tables:
-        version = 3 if format_ == "fio_iolog" and begin else None
-        return tables(Text(meant, version).read(b"".join(lines[begin:end])), 4096)
+        return tables(rows[begin:end], 4096)
 
-    count = len(lines)
     whole = part(0, count)
     assert whole["operations"]["requests"].sum() > 3
     expected = merged([whole], last=True)
@@ -268,280 +257,216 @@ def test_parts_merge_to_the_whole_wherever_it_is_cut(format_: str) -> None:
             same(merged([merged(parts[:2]), parts[2]], last=True), expected)
     singles = [part(n, n + 1) for n in range(count)]
     same(merged(singles, last=True), expected)
-    same(merged([merged_gradually(iter(singles), 2)], last=True), expected)
+
+
+def sequential(count: int) -> pl.DataFrame:
+    """Returns writes of 4 KiB that follow each other, a microsecond apart."""
+    numbers = pl.DataFrame({"at": range(count)})
+    return numbers.select(
+        (pl.col("at") * 1000).cast(pl.UInt64).alias("at_ns"),
+        pl.lit("0").alias("volume"),
+        pl.lit("write").alias("operation"),
+        pl.lit(False).alias("fua"),
+        (pl.col("at") * 4096).cast(pl.UInt64).alias("offset"),
+        pl.lit(4096, pl.UInt64).alias("length"),
+        pl.lit(False).alias("rounded"),
+        pl.lit(None, pl.UInt64).alias("latency_ns"),
+    )
+
+
+def a_read(at_ns: int) -> pl.DataFrame:
+    """Returns one read of 4 KiB at 0."""
+    other = {"volume": "0", "operation": "read", "fua": False, "rounded": False}
+    row = {"at_ns": at_ns, "offset": 0, "length": 4096, "latency_ns": None, **other}
+    return pl.DataFrame([row], schema=COLUMNS)
 
 
 def test_runs_go_on_over_seams() -> None:
     """Cuts ten sequential writes with a read between. The runs are always six and four."""
-    lines = [f"0,W,{n * 4096},4096,{n}\n" for n in range(10)]
-    lines.insert(6, "0,R,0,4096,6\n")
-    meant = format_of("alibaba")
+    writes = sequential(10)
+    rows = in_sectors(pl.concat([writes[:6], a_read(6), writes[6:]]))
     for size in range(1, 12):
-        parts = [
-            tables(Text(meant).read("".join(lines[n : n + size]).encode()), 4096)
-            for n in range(0, 11, size)
-        ]
+        parts = [tables(rows[n : n + size], 4096) for n in range(0, 11, size)]
         runs = merged(parts, last=True)["runs"].filter(pl.col("operation") == "write")
         assert runs.select("requests", "runs", "bytes").rows() == [(4, 1, 16384), (6, 1, 24576)]
 
 
-@pytest.mark.parametrize("format_", FORMATS)
-def test_any_size_of_tasks_gives_the_same_figures(format_: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.trace"
-    path.write_text(text_of(format_, 20, 7))
-    how = FORMATS[format_]
-    expected = analysed(tmp_path / "whole", traces([path], format_, **how))  # type: ignore[arg-type]
-    for size in (1, 200):
-        made = traces([path], format_, size=size, **how)  # type: ignore[arg-type]
-        assert len(made[0].tasks) > 1
-        assert analysed(tmp_path / str(size), made) == expected
+@pytest.mark.parametrize("seed", range(3))
+def test_any_size_of_tasks_gives_the_same_figures(seed: int, tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", table_of(40, seed))
+    expected = analysed(tmp_path / "whole", [opened(path)])
+    for part in (1, 11):
+        made = opened(path, part=part)
+        assert (len(made.tasks), made.format) == (-(-40 // part), "msr")
+        assert analysed(tmp_path / str(part), [made]) == expected
 
 
-def test_ranges_end_at_lines_and_stay_as_a_file_grows() -> None:
-    content = b"one\ntwo\n\nthree\nfour"
-    for size in range(1, 25):
-        cuts = list(ranges(content, len(content), size))
-        assert b"".join(content[a:b] for a, b in cuts) == content
-        assert all(content[b - 1 : b] == b"\n" for _, b in cuts[:-1])
-        longer = list(ranges(content + b"\nfive\n", len(content) + 6, size))
-        assert longer[: len(cuts) - 1] == cuts[:-1]
-
-
-def test_a_part_is_known_by_its_content(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    text = "".join(f"0,W,{n * 4096},4096,{n}\n" for n in range(100))
-    path.write_text(text)
+def test_a_part_is_known_by_its_requests(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", sequential(100))
     store, again = Store(tmp_path / "out"), []
 
-    def read(**how: object) -> int:
-        made = traces([path], "alibaba", size=500, **how)  # type: ignore[arg-type]
-        again.append({task.key for task in made[0].tasks})
-        return read_missing(made, store, InPlace(), lambda done, whole, last: None).run
+    def missing(**how: Any) -> int:
+        made = opened(path, part=9, **how)
+        again.append({task.key for task in made.tasks})
+        return read_missing([made], store, InPlace(), lambda done, whole, last: None).run
 
-    first = read()
-    assert first > 3
-    assert read() == 0
-    # Another name and time, with the same content.
-    path = path.rename(tmp_path / "b.csv")
+    assert missing() == 12
+    assert missing() == 0
+    # Another name, time and encoding, with the same requests.
+    path = path.rename(tmp_path / "b.parquet")
+    sequential(100).write_parquet(path, compression="zstd")
     os.utime(path, (1, 1))
-    assert read() == 0
+    assert missing() == 0
     # It grew. All but its end is known.
-    path.write_text(text + "0,R,0,512,1000\n")
-    assert read() == 1
-    # A change that keeps size and time is noticed.
-    stat = path.stat()
-    path.write_text(path.read_text().replace("0,W,4096,", "0,R,4096,"))
-    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert path.stat().st_size == stat.st_size
-    assert read() == 1
+    written(path, pl.concat([sequential(100), a_read(10**6)]))
+    assert missing() == 1
+    # One request changed.
+    changed = pl.concat([sequential(30), a_read(30_000), sequential(100)[31:], a_read(10**6)])
+    written(path, changed)
+    assert missing() == 1
     # Read in another way.
-    assert read(block=8192) == len(again[-1])
+    assert missing(block=8192) == len(again[-1])
 
 
 def test_files_are_traces_of_their_own_or_one(tmp_path: Path) -> None:
-    text = text_of("alibaba", 40, 5)
-    lines = text.splitlines(keepends=True)
-    (tmp_path / "whole.csv").write_text(text)
-    for name, part in (("1.csv", lines[:17]), ("2.csv", lines[17:])):
-        (tmp_path / name).write_text("".join(part))
-    files = [tmp_path / "1.csv", tmp_path / "2.csv"]
+    table = table_of(40, 5)
+    whole = written(tmp_path / "whole.parquet", table)
+    files = [tmp_path / "1.parquet", tmp_path / "2.parquet"]
+    written(files[0], table[:17])
+    written(files[1], table[17:])
     out = tmp_path / "out"
-    whole = analysed(out, traces([tmp_path / "whole.csv"], "alibaba"))
-    one = analysed(out, traces(files, "alibaba", joined=True))
-    assert [{**row, "trace": ""} for row in one] == [{**row, "trace": ""} for row in whole]
-    two = analysed(out, traces(files, "alibaba"))
+    expected = analysed(out, [opened(whole)])
+    one = analysed(out, traces(files, Reading(), out, joined=True))
+    assert [{**row, "trace": ""} for row in one] == [{**row, "trace": ""} for row in expected]
+    two = analysed(out, traces(files, Reading(), out))
     assert [row["trace"] for row in two if row["volume"] is None] == [str(file) for file in files]
     with pytest.raises(UsageError, match="named twice"):
-        traces([files[0], files[0]], "alibaba")
+        traces([files[0], files[0]], Reading(), out)
 
 
-def test_a_compressed_trace_is_one_task_with_the_same_figures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(task, "PIECE", 500)
-    for format_, how in FORMATS.items():
-        text = text_of(format_, 30, 9)
-        if format_ == "blkparse":
-            text += "CPU0 (sda):\n Reads Queued: 1\n"
-        plain, packed = tmp_path / "a.trace", tmp_path / "a.trace.gz"
-        plain.write_text(text)
-        packed.write_bytes(gzip.compress(text.encode()))
-        made = traces([packed], format_, size=100, **how)  # type: ignore[arg-type]
-        assert len(made[0].tasks) == 1
-        expected = analysed(tmp_path / "out", traces([plain], format_, **how))  # type: ignore[arg-type]
-        found = analysed(tmp_path / "out", made)
-        assert [{**row, "trace": ""} for row in found] == [{**row, "trace": ""} for row in expected]
+@hemi
+@pytest.mark.parametrize("program", ["gzip", "bzip2", "xz", "zstd"])
+def test_a_compressed_trace_has_the_same_figures(program: str, tmp_path: Path) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"needs {program}")
+    plain, packed = tmp_path / "a.csv", tmp_path / "a.csv.packed"
+    plain.write_text(MSR)
+    packed.write_bytes(subprocess.run([program, "-c", plain], capture_output=True).stdout)
+    expected = analysed(tmp_path / "out", [opened(plain)])
+    found = analysed(tmp_path / "out", [opened(packed)])
+    assert [{**row, "trace": ""} for row in found] == [{**row, "trace": ""} for row in expected]
     packed.write_bytes(packed.read_bytes()[:-20])
-    with pytest.raises(LabError, match=r"a\.trace\.gz.*"):
-        analysed(tmp_path / "out", traces([packed], "fio_iolog"))
+    with pytest.raises(LabError, match=r"a\.csv\.packed") as error:
+        opened(packed)
+    assert "damaged" in error.value.way_out
+    # A bad line is named, not the pipe that broke.
+    plain.write_text(MSR + "what?\n" + MSR * 20_000)
+    packed.write_bytes(subprocess.run([program, "-c", plain], capture_output=True).stdout)
+    with pytest.raises(UsageError, match=r"a\.csv\.packed, line 7: "):
+        opened(packed, "msr")
 
 
-def test_a_log_of_version_2_is_one_task(tmp_path: Path) -> None:
-    text = "fio version 2 iolog\nf add\nf open\nf write 0 4096\nf wait 1500000\nf write 4096 4096\n"
-    path = tmp_path / "a.log"
-    path.write_text(text)
-    made = traces([path], "fio_iolog", size=1)
-    assert len(made[0].tasks) == 1
-    is_(analysed(tmp_path, made)[0], requests=2, span_seconds=1.5, sequential_share=0.5)
-
-
-def converted(path: Path, format_: str, *options: str) -> pl.DataFrame:
-    """Returns the output of `hemi trace convert` for a trace."""
-    command = [str(HEMI), "trace", "convert", str(path), "-", "--from", format_, "--to", "csv"]
-    done = subprocess.run([*command, "--volume", "*", *options], capture_output=True, check=True)
-    kinds = {"at_ns": pl.UInt64, "operation": pl.String, "fua": pl.UInt64}
-    kinds |= dict.fromkeys(("offset", "length", "latency_ns"), pl.UInt64)
-    return pl.read_csv(done.stdout, schema=kinds)
-
-
-def as_converted(text: bytes, format_: str, **how: str) -> pl.DataFrame:
-    """Returns the same from the lab's own reader: ordered by time, the first at zero."""
-    found = Text(format_of(format_, **how)).read(text)
-    return (
-        found.filter((pl.col("sectors") > 0) | (pl.col("operation") == "flush"))
-        .sort("at_ns", maintain_order=True)
-        .select(
-            pl.col("at_ns") - pl.col("at_ns").min(),
-            "operation",
-            pl.col("fua").cast(pl.UInt64),
-            (pl.col("start") * 512).alias("offset"),
-            (pl.col("sectors") * 512).alias("length"),
-            "latency_ns",
-        )
-    )
-
-
-@hemi
-@pytest.mark.parametrize("format_", FORMATS)
-def test_what_is_read_is_what_hemi_reads(format_: str, tmp_path: Path) -> None:
-    how = FORMATS[format_]
-    options = [
-        word for name, value in how.items() for word in (f"--{name}".replace("_", "-"), value)
-    ]
-    for seed in range(3):
-        path = tmp_path / "a.trace"
-        path.write_text(text_of(format_, 300, seed).replace("\n", "\r\n" if seed else "\n"))
-        assert_frame_equal(
-            as_converted(path.read_bytes(), format_, **how), converted(path, format_, *options)
-        )
-
-
-@hemi
-@pytest.mark.parametrize(
-    ("file", "format_", "how"),
-    [
-        ("samples/msr.csv", "msr", {}),
-        ("samples/spc.csv", "spc", {}),
-        ("samples/alibaba.csv", "alibaba", {}),
-        ("samples/tencent.csv", "tencent", {}),
-        ("samples/blkparse.txt", "blkparse", {"event": "Q"}),
-        ("samples/blkparse.txt", "blkparse", {"event": "D"}),
-        ("samples/fio-v2.log", "fio_iolog", {}),
-        ("samples/fio-v3.log", "fio_iolog", {}),
-        ("mqsim/tpcc-small.trace", "mqsim", {"time_unit": "ns"}),
-    ],
-)
-def test_published_samples_are_what_hemi_reads(
-    file: str, format_: str, how: dict[str, str]
-) -> None:
-    path = SAMPLES / file
-    options = [
-        word for name, value in how.items() for word in (f"--{name}".replace("_", "-"), value)
-    ]
-    assert_frame_equal(
-        as_converted(path.read_bytes(), format_, **how), converted(path, format_, *options)
-    )
-
-
-LINES = {
-    "msr": [
-        "1,h,0,Read,0,512,1",
-        " 1 , h , 00 , Read , 0 , 512 , 1 ",
-        "1,h,0,Reed,0,512,1",
-        "1,,0,Read,0,512,1",
-        "1,h,0,Read,-1,512,1",
-        "1,h,0,Read,+1,512,1",
-        "1,h,0,Read,0",
-        "1,h,0,Read,0,1,1,9",
-        "1,h,0,Read,18446744073709551615,1,1",
-        "18446744073709551615,h,0,Read,0,1,1",
-        "184467440737095516,h,0,Read,0,1,1",
-        "1,h,0,Read,0,2199023255040,1",
-        "1,h,0,Read,0,2199023255553,1",
-    ],
-    "spc": [
-        "0,1,512,X,0.5",
-        "0,1,512,R,1e3",
-        "0,1,512,R,.5",
-        "0,1,512,R,5.",
-        "0,1,512,R,.",
-        "0,1,512,R,18446744073.709551615",
-        "0,1,512,R,18446744073.709551616",
-        "0,36028797018963968,512,R,1",
-        "0,1,512,R,1,more, and more",
-    ],
-    "alibaba": ["device_id,opcode,offset,length,timestamp", "1,r,1,1,1", "1,RW,1,1,1", "1,R,1,1"],
-    "tencent": ["1,2,3,2,4", "1,2,3,1,4", "1,36028797018963967,1,1,4", "1,36028797018963966,1,1,4"],
-    "disksim": [
-        "1.0 0 8 8 g",
-        "1.0 0 8 8 0x1",
-        "1.0 0 8 8 1F",
-        "1.0 0 8 8 1ffffffff",
-        "1.0 0 40000000000000000 8 0",
-        "1.0 0 8 8 1 2",
-        "\t1.0\t0 8   8 1",
-    ],
-    "blkparse": [
-        "8,0 0 1 0.1 1 Q X 1 + 8 [a]",
-        "8,0 0 1 0.1 1 Q R 1 - 8 [a]",
-        "sda 0 1 0.1 1 Q R 1 + 8 [a]",
-        "8,0 0 1 0.1 1 Q RA 1 + 8 [a]",
-        "8,0 0 1 0.1 1 Q FWS [a]",
-        "8,0 0 1 0.1 1 Q FS [a]",
-        "8,0 0 1 0.1 1 Q FFS",
-        "8,0 0 1 0.1 1 Q FX 1 + 8",
-        "8,0 0 1 0.1 1 Q",
-        "8,0 0 1 0.1 1 Q WZ 1 + 8",
-        "8,0 0 1 0.1 1 G",
-        "8,0 0 1 0.1",
-    ],
-    "fio_iolog": [
-        "3 f wait 3",
-        "3 f read 0",
-        "3 f read 0 512",
-        "3 f add 1",
-        "3 f sync x",
-        "f read 0 1",
-    ],
+SAMPLE_FIGURES = {
+    ("samples/msr.csv", None): {
+        "requests": 4,
+        "bytes": 41984,
+        "span_seconds": 2.3320616,
+        "size_p90_bytes": 32768,
+        "rate_dispersion": 1 / 6,
+        "gap_p50_seconds": 1.006632959,
+        "touched_bytes": 49152,
+        "aligned_share": 0.5,
+        "latency_mean_seconds": 0.00010185,
+    },
+    ("samples/spc.csv", None): {
+        "requests": 4,
+        "bytes": 35328,
+        "span_seconds": 0.573294,
+        "size_p90_bytes": 15872,
+        "gap_p50_seconds": 0.114294783,
+        "touched_bytes": 40960,
+        "hottest_20_percent_share": 0.2,
+    },
+    ("samples/alibaba.csv", None): {
+        "requests": 4,
+        "bytes": 386048,
+        "span_seconds": 0.000233,
+        "size_p90_bytes": 360448,
+        "gap_p50_seconds": 4.6079e-05,
+        "touched_bytes": 385024,
+        "aligned_share": 0.75,
+    },
+    ("samples/tencent.csv", None): {
+        "requests": 3,
+        "bytes": 266240,
+        "span_seconds": 1.0,
+        "size_p90_bytes": 196608,
+        "rate_dispersion": 1 / 6,
+        "touched_bytes": 266240,
+        "aligned_share": 1.0,
+    },
+    ("samples/blkparse.txt", None): {
+        "requests": 6,
+        "trims": 1,
+        "flushes": 2,
+        "bytes": 16384,
+        "span_seconds": 0.004,
+        "gap_p50_seconds": 0.001007615,
+        "sequential_share": 1 / 3,
+        "touched_bytes": 20480,
+    },
+    ("samples/fio-v2.log", None): {
+        "requests": 4,
+        "trims": 1,
+        "flushes": 1,
+        "bytes": 20480,
+        "span_seconds": 0.001,
+        "gap_p50_seconds": 0.000251903,
+        "hottest_20_percent_share": 0.4,
+        "touched_bytes": 16384,
+    },
+    ("samples/fio-v3.log", None): {
+        "requests": 3,
+        "flushes": 1,
+        "bytes": 32768,
+        "span_seconds": 1.3e-05,
+        "gap_p50_seconds": 3.007e-06,
+        "hottest_20_percent_share": 0.25,
+        "touched_bytes": 32768,
+    },
+    ("samples/vscsi-v2.vscsi", None): {
+        "requests": 3,
+        "flushes": 1,
+        "bytes": 15 * 512,
+        "span_seconds": 3e-06,
+        "rounded": 1,
+        "latency_mean_seconds": 250e-6,
+    },
+    ("mqsim/tpcc-small.trace", "ns"): {
+        "requests": 6999,
+        "reads": 4381,
+        "bytes": 59718656,
+        "span_seconds": 0.136489,
+        "rate_dispersion": 78.31183026146593,
+        "gap_p50_seconds": 1.3055e-05,
+        "sequential_share": 0.012430347192456065,
+        "run_maximum_requests": 25,
+        "touched_bytes": 83845120,
+        "hottest_20_percent_share": 0.20770235618559196,
+        "rewritten_share": 0.014509068167604753,
+        "aligned_share": 0.12744677811115873,
+    },
 }
+"""Figures of the traces in the repository, with the unit of their times: those of earlier versions
+of hemi-lab, which read them itself."""
 
 
 @hemi
-@pytest.mark.parametrize("format_", LINES)
-def test_what_hemi_refuses_is_refused(format_: str, tmp_path: Path) -> None:
-    """Compares line by line: the same lines are requests, and the same are refused."""
-    how = FORMATS[format_]
-    options = [
-        word for name, value in how.items() for word in (f"--{name}".replace("_", "-"), value)
-    ]
-    good = line_of(format_, random.Random(2), 1)
-    if format_ == "blkparse":
-        good = "8,0 0 1 0.05 1 Q R 1 + 8 [a]"
-    head = "fio version 3 iolog\n" if format_ == "fio_iolog" else ""
-    refused = 0
-    for line in LINES[format_]:
-        path = tmp_path / "a.trace"
-        path.write_text(f"{head}{good}\n{line}\n")
-        try:
-            expected = converted(path, format_, *options)
-        except subprocess.CalledProcessError:
-            refused += 1
-            with pytest.raises(UsageError, match=f"line {2 + bool(head)} is ") as error:
-                analysed(tmp_path / "out", traces([path], format_, **how))  # type: ignore[arg-type]
-            assert "expected" in error.value.what
-        else:
-            assert_frame_equal(as_converted(path.read_bytes(), format_, **how), expected)
-    assert 0 < refused < len(LINES[format_])
+@pytest.mark.parametrize("sample", SAMPLE_FIGURES)
+def test_figures_of_the_samples(sample: tuple[str, str | None], tmp_path: Path) -> None:
+    name, unit = sample
+    made = traces([SAMPLES / name], Reading(time_unit=unit), tmp_path)
+    is_(analysed(tmp_path, made)[0], **SAMPLE_FIGURES[sample])
 
 
 def crc32c(content: bytes) -> int:
@@ -595,9 +520,9 @@ def test_a_recording_is_recognised(tmp_path: Path) -> None:
     )
     path = tmp_path / "db.capture"
     path.write_bytes(content)
-    made = traces([path], None, size=1)
-    assert len(made[0].tasks) == 1
-    found = {row["volume"]: row for row in analysed(tmp_path, made)}
+    made = opened(path)
+    assert made.format == "hemi"
+    found = {row["volume"]: row for row in analysed(tmp_path, [made])}
     is_(
         found["db"],
         requests=4,
@@ -614,58 +539,78 @@ def test_a_recording_is_recognised(tmp_path: Path) -> None:
     )
 
 
+@hemi
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
+    path, place = tmp_path / "a.csv", tmp_path / "tables"
     path.write_text(MSR)
-    for arguments, said in (
-        (([path], "msrx"), "no such format"),
-        (([path], None), "nothing says what it is"),
-        (([path], "hemi"), "no recording"),
-        (([path], "msr", "ms"), "--time-unit ms"),
-        (([path], "disksim"), "--time-unit is missing"),
-        (([path], "msr", None, "Q"), "--event Q"),
-        (([path], "blkparse", None, "X"), "--event X"),
-        (([tmp_path / "none"], "msr"), "none"),
+    for reading, said in (
+        (Reading("msrx"), "msrx"),
+        (Reading("hemi"), "a hemi recording"),
+        (Reading("msr", "ms"), "time_unit = ms: leave it out"),
+        (Reading("disksim"), "time_unit = none"),
+        (Reading("msr", event="Q"), "event = Queue: leave it out"),
+        (Reading("blkparse", event="X"), "X"),
+        (Reading("alibaba"), r"a\.csv, line 1: opcode is `srv`: write R or W"),
     ):
         with pytest.raises(UsageError, match=said):
-            traces(*arguments)
+            traces([path], reading, place)
+    with pytest.raises(UsageError, match="none"):
+        traces([tmp_path / "none"], Reading(), place)
     with pytest.raises(UsageError, match="--block 1000"):
-        traces([path], "msr", block=1000)
-    path.write_text("")
-    with pytest.raises(UsageError, match=r"a\.csv is empty"):
-        traces([path], "msr")
-    path.write_text("\n \n")
+        traces([path], Reading(), place, block=1000)
+    for text, said in (
+        ("", "in no format"),
+        ("hello\n", "in no format"),
+        ("\n \n", "in no format"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=said) as error:
+            traces([path], Reading(), place)
+        assert "--format" in error.value.way_out
     with pytest.raises(UsageError, match="has no request"):
-        analysed(tmp_path / "out", traces([path], "msr"))
-    path.write_bytes(b"\x28\xb5\x2f\xfd....")
-    with pytest.raises(UsageError, match="compressed"):
-        traces([path], "msr")
+        traces([path], Reading("msr"), place)
     path.write_bytes(MSR.encode() + b"\xff\xfe\n")
-    with pytest.raises(UsageError, match=r"a\.csv, line 7 is"):
-        analysed(tmp_path / "out", traces([path], "msr"))
+    with pytest.raises(UsageError, match=r"a\.csv, line 7: "):
+        traces([path], Reading("msr"), place)
+    # Nothing unfinished is left.
+    assert not place.exists() or not list(place.iterdir())
 
 
-def test_a_bad_line_is_named_by_its_place_and_the_others_are_kept(tmp_path: Path) -> None:
+def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pl.DataFrame({"at": [1]}).write_parquet(path)
+    with pytest.raises(UsageError, match="has the columns at; a trace's table has at_ns, "):
+        opened(path)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UsageError, match="cannot be read as a table"):
+        opened(path)
+    written(path, table_of(0, 1))
+    with pytest.raises(UsageError, match="has no request"):
+        opened(path)
+
+
+@hemi
+def test_a_trace_is_converted_once(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    lines = [f"0,W,{n * 4096},4096,{n}\n" for n in range(50)]
-    path.write_text("".join(lines[:30]) + "0,Q,1,1,1\n" + "".join(lines[30:]))
-    store = Store(tmp_path / "out")
-    made = traces([path], "alibaba", size=100)
-    with pytest.raises(UsageError, match=r"a\.csv, line 31 is `0,Q,1,1,1`: expected `device,R\|W"):
-        read_missing(made, store, InPlace(), lambda done, whole, last: None)
-    path.write_text("".join(lines[:30]) + "0,W,1,1,1\n" + "".join(lines[30:]))
-    made = traces([path], "alibaba", size=100)
-    done = read_missing(made, store, InPlace(), lambda done, whole, last: None)
-    assert (done.run, done.known) == (1, len(made[0].tasks) - 1)
+    path.write_text(MSR)
+    (first,) = {task.path for task in opened(path).tasks}
+    made = Path(first).stat()
+    assert {task.path for task in opened(path.rename(tmp_path / "b.csv")).tasks} == {first}
+    assert Path(first).stat() == made
+    # Its table is a trace, too.
+    own = opened(Path(first))
+    assert (own.format, own.tasks[0].key) == ("msr", opened(tmp_path / "b.csv").tasks[0].key)
 
 
 def test_what_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(MSR)
-    made = traces([path], "msr")
-    path.write_text(MSR.replace("srv", "sry"))
-    with pytest.raises(LabError, match="other bytes"):
-        analysed(tmp_path / "out", made)
+    path = written(tmp_path / "a.parquet", sequential(9))
+    made = opened(path)
+    written(path, sequential(9)[::-1])
+    with pytest.raises(LabError, match="other requests"):
+        analysed(tmp_path / "out", [made])
+    path.unlink()
+    with pytest.raises(LabError, match="is not on"):
+        analysed(tmp_path / "out", [made])
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
@@ -674,29 +619,28 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
             yield from map(function, tasks[:3])
             raise KeyboardInterrupt
 
-    path = tmp_path / "a.csv"
-    path.write_text("".join(f"0,W,{n * 4096},4096,{n}\n" for n in range(40)))
-    made, store = traces([path], "alibaba", size=100), Store(tmp_path / "out")
+    path = written(tmp_path / "a.parquet", sequential(40))
+    made, store = [opened(path, part=5)], Store(tmp_path / "out")
     with pytest.raises(Interrupted, match="3 of"):
         read_missing(made, store, Stopped(), lambda done, whole, last: None)
     assert read_missing(made, store, InPlace(), lambda done, whole, last: None).known == 3
 
 
 def test_another_hemi_lab_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(MSR)
-    made = traces([path], "msr")
+    path = written(tmp_path / "a.parquet", sequential(9))
+    made = [opened(path)]
     monkeypatch.setattr(task, "lab_version", lambda: "0.0.9+feed")
     with pytest.raises(LabError, match="was begun by"):
         analysed(tmp_path / "out", made)
     monkeypatch.setattr(tasks, "lab_version", lambda: "0.0.9+feed")
-    assert traces([path], "msr")[0].tasks[0].key != made[0].tasks[0].key
+    assert opened(path).tasks[0].key != made[0].tasks[0].key
 
 
+@hemi
 def test_the_command_writes_table_figures_and_page(tmp_path: Path) -> None:
     path, out = tmp_path / "a.csv", tmp_path / "out"
     path.write_text(MSR)
-    command = ["traces", str(path), "--format", "msr", "--out", str(out), "--jobs", "1"]
+    command = ["traces", str(path), "--out", str(out), "--jobs", "1"]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0
     assert "srv.1" in done.output and "2 parts" not in done.output
@@ -719,15 +663,14 @@ def test_the_command_writes_table_figures_and_page(tmp_path: Path) -> None:
 def test_an_analysis_is_the_same_on_local_processes_and_on_ray(tmp_path: Path) -> None:
     if importlib.util.find_spec("ray") is None:
         pytest.skip("needs Ray (pip install -e 'lab[ray]')")
-    path = tmp_path / "a.csv"
-    path.write_text(text_of("msr", 20_000, 11))
-    made = traces([path], "msr", size=50_000)
+    path = written(tmp_path / "a.parquet", table_of(20_000, 11))
+    made = [opened(path, part=1500)]
     assert len(made[0].tasks) > 10
-    expected = analysed(tmp_path / "whole", traces([path], "msr", size=1 << 30))
+    expected = analysed(tmp_path / "whole", [opened(path)])
     for on in ("local", "ray"):
         assert analysed(tmp_path / on, made, workers=pool(on, 2)) == expected
-    written = sorted((tmp_path / "local" / "parts").rglob("*.parquet"))
-    assert len(written) == len(made[0].tasks) * (1 + len(SHAPES))
-    for file in written:
+    files = sorted((tmp_path / "local" / "parts").rglob("*.parquet"))
+    assert len(files) == len(made[0].tasks) * (1 + len(SHAPES))
+    for file in files:
         same_file = tmp_path / "ray" / file.relative_to(tmp_path / "local")
         assert file.read_bytes() == same_file.read_bytes()

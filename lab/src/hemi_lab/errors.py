@@ -32,8 +32,12 @@ class RefusedError(LabError):
 class ToolError(LabError):
     """A driven tool failed. Carries its own message and the command to repeat it."""
 
-    def __init__(self, command: Sequence[str], message: str, way_out: str = "") -> None:
+    def __init__(
+        self, command: Sequence[str], message: str, way_out: str = "", code: int | None = None
+    ) -> None:
         self.command = list(command)
         self.message = message
+        self.code = code
+        """Its exit status, if it ended."""
         shown = message.strip() or "it said nothing"
         super().__init__(f"{command[0]} failed: {shown}\n  command: {shlex.join(command)}", way_out)

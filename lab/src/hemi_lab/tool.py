@@ -94,14 +94,19 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def run(command: Sequence[str], folder: Path | None = None, patience: float = 30.0) -> Finished:
+def run(
+    command: Sequence[str],
+    folder: Path | None = None,
+    patience: float = 30.0,
+    stdin: Stream = subprocess.DEVNULL,
+) -> Finished:
     """Runs a command to its end.
 
     On Ctrl-C the command gets SIGINT and `patience` seconds to write its results, then it is
     killed. The returned object says that it was interrupted."""
     before = _children_cpu()
     try:
-        process = start(command, folder=folder)
+        process = start(command, stdin=stdin, folder=folder)
     except OSError as error:
         raise ToolError(command, str(error)) from error
     interrupted = False
@@ -112,7 +117,8 @@ def run(command: Sequence[str], folder: Path | None = None, patience: float = 30
         output, errors = map(_text, _end(process, patience))
     if process.returncode != 0 and not interrupted:
         said = (errors + "\n" + output).strip()
-        raise ToolError(command, said[-_TAIL:] or _died(process.returncode))
+        shown = said[-_TAIL:] or _died(process.returncode)
+        raise ToolError(command, shown, code=process.returncode)
     return Finished(output, errors, _children_cpu() - before, interrupted)
 
 

@@ -14,11 +14,11 @@ from hemi_lab.errors import UsageError
 from hemi_lab.parallel.base import pool
 from hemi_lab.trace_analysis import results, shown
 from hemi_lab.trace_analysis.analysis import Store, read_missing
+from hemi_lab.trace_analysis.conversion import Reading
 from hemi_lab.trace_analysis.figures import Row
-from hemi_lab.trace_analysis.formats import NAMES
 from hemi_lab.trace_analysis.page import notes
 from hemi_lab.trace_analysis.task import Analysed
-from hemi_lab.trace_analysis.tasks import Trace
+from hemi_lab.trace_analysis.tasks import PART, Trace
 from hemi_lab.trace_analysis.tasks import traces as traces_of
 from hemi_lab.units import parse_size, shown_size
 
@@ -37,10 +37,10 @@ def traces(
     ],
     format_: Annotated[
         str | None,
-        typer.Option("--format", help=f"{', '.join(NAMES)}. hemi's own recordings are recognised."),
+        typer.Option("--format", help="As --from of hemi trace; recognised by default."),
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option(help="Unit of a disksim trace's times: ms, us or ns.")
+        str | None, typer.Option(help="Unit of a disksim or csv trace's times, as in hemi trace.")
     ] = None,
     event: Annotated[
         str | None, typer.Option(help="The blkparse event that is a request: Q (default) or D.")
@@ -49,7 +49,7 @@ def traces(
         bool, typer.Option("--joined", help="Read the files as one trace, in this order.")
     ] = False,
     block: Annotated[str, typer.Option(help="Block of the working set.")] = "4 KiB",
-    part: Annotated[str, typer.Option(help="Approximate text of one task.")] = "16 MiB",
+    part: Annotated[int, typer.Option(min=1, help="Requests of one task.")] = PART,
     on: Annotated[str, typer.Option(help="`local` processes, or `ray`.")] = "local",
     address: Annotated[
         str | None, typer.Option(help="Ray: the cluster; Ray on this machine by default.")
@@ -63,21 +63,22 @@ def traces(
 ) -> None:
     """Analyze request streams: load, bursts, sizes, runs, working set, skew."""
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    sizes = {"--block": block, "--part": part}
-    block_bytes, part_bytes = (_size(name, text) for name, text in sizes.items())
+    try:
+        block_bytes = parse_size(block)
+    except ValueError as error:
+        raise UsageError(f"--block: {error}") from error
     workers = pool(on, jobs, address)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bars:
-        line = bars.add_task("bytes hashed", total=_bytes(files))
+        line = bars.add_task("files", total=len(files))
         found = traces_of(
             files,
-            format_,
-            time_unit,
-            event,
+            Reading(format_, time_unit, event),
+            out / "tables",
             joined,
             block_bytes,
-            part_bytes,
-            lambda read: bars.advance(line, read),
+            part,
+            lambda: bars.advance(line),
         )
         bars.remove_task(line)
         store = Store(out)
@@ -98,18 +99,6 @@ def traces(
     typer.echo(folder / "report.html")
 
 
-def _size(name: str, text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise UsageError(f"{name}: {error}") from error
-
-
-def _bytes(files: list[Path]) -> int | None:
-    sizes = [file.stat().st_size for file in files if file.is_file()]
-    return sum(sizes) or None
-
-
 def _print(found: list[Trace], figures: list[Row], console: Console) -> None:
     plain = Console(highlight=False, markup=False, soft_wrap=True)
     # A file's lines are never cut to the width of a terminal.
@@ -123,13 +112,9 @@ def _print(found: list[Trace], figures: list[Row], console: Console) -> None:
             table.add_column(heading, justify="right" if number else "left", no_wrap=True)
         for cells in content.rows:
             table.add_row(*cells)
-        plain.print(f"{trace.name}: {trace.format.name}, {shown_size(_length(trace))}")
+        plain.print(f"{trace.name}: {trace.format}, {shown_size(trace.size)}")
         wide.print(table)
         if len(volumes) > _SHOWN_VOLUMES:
             console.print(f"… and {len(volumes) - _SHOWN_VOLUMES} more volumes")
         for note in notes(own):
             console.print(note)
-
-
-def _length(trace: Trace) -> int:
-    return sum(task.end - task.start for task in trace.tasks)

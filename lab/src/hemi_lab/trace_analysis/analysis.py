@@ -36,7 +36,7 @@ def read_missing(traces: list[Trace], store: Store, pool: Pool, show: Show) -> D
     tasks = [task for trace in traces for task in trace.tasks]
     done = run_missing(analyse, tasks, store, pool, show, "parts")
     if done.failed:
-        ordered = sorted(done.failed, key=lambda failed: (failed.task.path, failed.task.start))
+        ordered = sorted(done.failed, key=lambda failed: (failed.task.path, failed.task.first))
         first = ordered[0]
         said = [str(failed.failed) for failed in ordered[:_MOST_SAID]]
         if len(ordered) > _MOST_SAID:

@@ -90,7 +90,7 @@ def notes(rows: list[Row]) -> list[str]:
 def _header(trace: Trace, rows: list[Row]) -> list[tuple[str, str]]:
     whole = rows[0]
     return [
-        ("format", trace.format.name),
+        ("format", trace.format),
         ("files", str(len(trace.files))),
         ("volumes", str(len(rows) - 1)),
         ("requests", f"{whole['requests']:,}"),

@@ -49,8 +49,7 @@ def write(traces: list[Trace], store: Store, folder: Path) -> tuple[Path, list[R
         "version": versions,
         "block_bytes": block,
         "traces": [
-            {"name": trace.name, "files": trace.files, "format": trace.format.name}
-            for trace in traces
+            {"name": trace.name, "files": trace.files, "format": trace.format} for trace in traces
         ],
         "figures": found,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -145,13 +145,3 @@ def merged(parts: Iterable[Tables], last: bool = False) -> Tables:
         rows = pl.concat([part[name].lazy() for part in known] + [seams.found(name)])
         done[name] = added(name, rows).collect()
     return done
-
-
-def merged_gradually(parts: Iterator[Tables], at_once: int = 16) -> Tables:
-    """Merges parts like `merged`, holding a few at a time."""
-    held: list[Tables] = []
-    for part in parts:
-        held.append(part)
-        if len(held) == at_once:
-            held = [merged(held)]
-    return merged(held)
