@@ -1,4 +1,5 @@
-"""Sizes and times as text, such as `"4 KiB"` and `"60 s"`, in the forms of hemi's own files."""
+"""Sizes and times as text, such as `"4 KiB"`, `"10G"` and `"1m 30s"`: the grammar of hemi's own
+files and options (`crates/units`, whose examples hold both)."""
 
 from __future__ import annotations
 
@@ -7,44 +8,70 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-_SIZES = {
-    "b": 1,
-    "kib": 1 << 10,
-    "mib": 1 << 20,
-    "gib": 1 << 30,
-    "tib": 1 << 40,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
+_SIZES = {"": 1, "b": 1} | {
+    unit: factor
+    for power, letter in enumerate("kmgtpe", 1)
+    for unit, factor in (
+        # For drives everybody means a power of 1024.
+        (letter, 1024**power),
+        (f"{letter}i", 1024**power),
+        (f"{letter}ib", 1024**power),
+        (f"{letter}b", 1000**power),
+    )
 }
-_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
+_TIMES = {
+    unit: nanoseconds
+    for units, nanoseconds in (
+        ("nanos nsec ns", 1),
+        ("usec us µs", 10**3),
+        ("millis msec ms", 10**6),
+        ("seconds second secs sec s", 10**9),
+        ("minutes minute min mins m", 60 * 10**9),
+        ("hours hour hr hrs h", 3600 * 10**9),
+        ("days day d", 86_400 * 10**9),
+        ("weeks week wk wks w", 604_800 * 10**9),
+        ("months month M", 2_630_016 * 10**9),
+        ("years year yr yrs y", 31_557_600 * 10**9),
+    )
+    for unit in units.split()
+}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ]+)\s*")
+_MOST = (1 << 64) - 1
 
 
 def parse_size(text: object) -> int:
-    """Returns the bytes of `"4 KiB"`, `"512 B"` or `"1 GB"`."""
+    """Returns the bytes of `"4 KiB"`, `"10G"`, `"512"` or `"1 GB"`. Numbers are bytes."""
     if isinstance(text, int) and not isinstance(text, bool):
         return text
-    match = _QUANTITY.fullmatch(str(text))
+    match = _SIZE.fullmatch(str(text).strip())
     unit = _SIZES.get(match[2].lower()) if match else None
-    if match is None or unit is None:
-        raise ValueError(f"{text!r} is not a size; write one as in '4 KiB', '512 B' or '1 GB'")
-    size = float(match[1]) * unit
-    if size != int(size):
-        raise ValueError(f"{text!r} is not a whole number of bytes")
-    return int(size)
+    # A number with a decimal point needs its unit.
+    if match is None or unit is None or ("." in match[1] and not match[2]):
+        raise ValueError(
+            f"{text!r} is not a size; write a number of bytes, or one with K, M, G, T or KiB, MiB, "
+            "GiB … (powers of 1024) or KB, MB, GB … (powers of 1000)"
+        )
+    return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
 
 
 def parse_time(text: object) -> float:
-    """Returns the seconds of `"60 s"`, `"5 min"` or `"100 ms"`."""
+    """Returns the seconds of `"60 s"`, `"1m 30s"` or `"8.9 ms"`. Numbers are seconds."""
     if isinstance(text, int | float) and not isinstance(text, bool):
         return float(text)
-    match = _QUANTITY.fullmatch(str(text))
-    unit = _TIMES.get(match[2].lower()) if match else None
-    if match is None or unit is None:
-        raise ValueError(f"{text!r} is not a time; write one as in '60 s', '5 min' or '100 ms'")
-    return float(match[1]) * unit
+    said = str(text).strip()
+    parts = list(_TIME.finditer(said))
+    units = [_TIMES.get(part[2]) for part in parts]
+    whole = "".join(part[0] for part in parts) == said
+    # A number with a decimal point has one unit.
+    if not parts or not whole or None in units or ("." in said and len(parts) > 1):
+        raise ValueError(
+            f"{text!r} is not a time; write a number with its unit, as in 500us, 8.9 ms, 5s, 1m 30s"
+        )
+    total = sum(float(part[1]) * (unit or 0) for part, unit in zip(parts, units, strict=True))
+    if total > _MOST:
+        raise ValueError(f"{text!r} is longer than 584 years")
+    return total / 1e9
 
 
 Size = Annotated[int, BeforeValidator(parse_size)]
