@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hemi_lab.database.histogram import Bin, percentile
 from hemi_lab.drivers.fio import output
 from hemi_lab.drivers.load.output import operations
 from hemi_lab.statistics.histogram import (
@@ -205,13 +204,3 @@ def test_no_percentile_is_above_the_maximum(make: Any, seed: int, tmp_path: Path
     if "merged" in bins:
         for quantile in QUANTILES:
             assert bins["merged"].percentile(quantile) == bins["all"].percentile(quantile)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_sysbenchs_middles_stay_within_the_extremes(seed: int) -> None:
-    milliseconds = [sample / 1e6 for sample in drawn(seed)]
-    bins = [Bin(value * random.Random(seed).uniform(0.99, 1.01), 1) for value in milliseconds]
-    least, most = min(milliseconds), max(milliseconds)
-    rising = [percentile(bins, rank, least, most) or 0 for rank in (1, 50, 95, 99, 100)]
-    assert rising == sorted(rising)
-    assert least <= rising[0] <= rising[-1] <= most

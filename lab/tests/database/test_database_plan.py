@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import signal
@@ -14,12 +13,11 @@ from pathlib import Path
 import pytest
 from hemi_lab.comparison.figures import compared
 from hemi_lab.comparison.sides import side
-from hemi_lab.database.histogram import Bin, percentile
-from hemi_lab.database.results import Step, percentiles
+from hemi_lab.database.results import Step
 from hemi_lab.database.scans import ScanSettings
 from hemi_lab.database.sysbench import Report, parse
 from hemi_lab.errors import RefusedError, ToolError, UsageError
-from hemi_lab.methods.transactions import histogram, step_result
+from hemi_lab.methods.transactions import step_result
 from hemi_lab.plans import load as plans
 from hemi_lab.plans.model import DatabaseTest, Plan, ScanTest
 from hemi_lab.report import build
@@ -61,28 +59,6 @@ def carry_out(plan: Plan, target: DatabaseTarget, out: Path) -> Ended:
     return run(Order(plan, TINY, target, out, 1, 0.1), lambda step, found: None)
 
 
-@pytest.mark.parametrize("name", ["oltp_deadlocks.txt", "tpcc_like.txt", "point_select.txt"])
-def test_bins_with_edges_hold_what_sysbench_counted(name: str) -> None:
-    report = parse((CAPTURED / name).read_text())
-    bins = histogram(report.bins)
-    assert bins.total == report.events
-    # In order and without overlap, so that they merge with those of other runs.
-    assert (bins.high[:-1] < bins.low[1:]).all()
-    for rank, middle in percentiles(report).items():
-        assert middle is not None
-        # For the same event, sysbench takes the nearest to the rank, and the lab's bins the next.
-        event = max(1, math.floor(bins.total * rank / 100 + 0.5))
-        edge = bins.percentile(event / bins.total) * 1e3
-        assert middle <= edge <= middle * 1.01
-
-
-def test_a_bin_is_around_its_middle() -> None:
-    (low, high, count) = next(iter(histogram([Bin(12.524, 7)]).bins()))
-    assert count == 7
-    assert low < 12_524_000 < high
-    assert high / low == pytest.approx(10 ** (8 / 1023), rel=1e-6)
-
-
 @pytest.fixture
 def report() -> Report:
     return parse((CAPTURED / "tpcc_like.txt").read_text())
@@ -97,9 +73,9 @@ def test_a_step_of_sysbench_as_the_labs(report: Report) -> None:
     assert found.intervals["count"].to_list() == [round(s.transactions) for s in report.series]
     assert found.intervals["mean_seconds"].null_count() == len(report.series)
     assert not found.interrupted
-    ours = percentile(report.bins, 95)
-    assert ours is not None
-    assert found.all.histogram.percentile(0.95) * 1e3 == pytest.approx(ours, rel=0.01)
+    assert list(found.all.histogram.bins()) == list(
+        report.bins.cut(report.latency_max_ms / 1e3).bins()
+    )
 
 
 def test_a_step_broken_off_has_its_seconds_alone(report: Report) -> None:

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from hemi_lab.database import (
 )
 from hemi_lab.database.server import MariaDb
 from hemi_lab.database.settings import MEBIBYTE
+from hemi_lab.methods.database import told
 
 pytestmark = pytest.mark.usefixtures("mariadb_installed")
 
@@ -93,7 +93,7 @@ def test_a_run_on_all_placements(tmp_path: Path) -> None:
     assert "MariaDB with innodb_io_capacity=321" in result.deviations
     assert any("--report-interval=1 --histogram" in c.line for c in result.commands)
     assert all(c.exit_code is not None for c in result.commands)
-    json.dumps(asdict(result))
+    json.dumps(told(result))
     assert list(targets["A"].iterdir()) == list(targets["B"].iterdir()) == []
 
 
@@ -132,42 +132,6 @@ def test_a_server_that_dies_is_an_error_that_tells(tmp_path: Path) -> None:
     assert len(broken_off.series) >= 1
     assert run.result.problems[0].startswith("incomplete:")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_its_results_and_nothing_else(
-    tmp_path: Path, how: signal.Signals
-) -> None:
-    target, work, output = tmp_path / "t", tmp_path / "w", tmp_path / "result.json"
-    target.mkdir()
-    work.mkdir()
-    words = (
-        f"oltp --target dir:{target} --work-directory {work} --output {output} --warehouses 1 "
-        "--items 100 --customers 10 --threads 2 --seconds 300 --warm-up 0"
-    )
-    lab = subprocess.Popen(
-        [sys.executable, "-m", "hemi_lab.database", *words.split()],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert lab.stderr is not None
-    for line in lab.stderr:
-        if b"step, 2 threads" in line:
-            break
-    # Out of 300 s, enough for the first report, also on a busy machine.
-    time.sleep(20)
-    assert servers_of(work) != []
-    lab.send_signal(how)
-    out, err = lab.communicate(timeout=120)
-    assert lab.returncode == 130, err
-    assert b"broken off" in out
-    result = json.loads(output.read_text())
-    assert result["incomplete"] == "interrupted"
-    assert len(result["placements"][0]["steps"][0]["series"]) >= 1
-    assert servers_of(work) == []
-    assert list(target.iterdir()) == list(work.iterdir()) == []
 
 
 @pytest.mark.long

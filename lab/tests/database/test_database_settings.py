@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from hemi_lab.database import BadSetting, DirectoryTarget, OltpRun, ScanSettings
-from hemi_lab.database.__main__ import _oltp_settings, _parser
 from hemi_lab.database.settings import MEBIBYTE, OltpSettings, Placement, placement, pool_bytes
 from hemi_lab.plans.model import DatabaseTest
 
@@ -92,29 +91,6 @@ def test_the_pool_is_whole_mebibytes_and_never_too_small() -> None:
     assert pool_bytes(4000 * MEBIBYTE, 1 / 20) == 200 * MEBIBYTE
     assert pool_bytes(1010 * MEBIBYTE, 1 / 20) == 50 * MEBIBYTE
     assert pool_bytes(MEBIBYTE, 1 / 20) == 8 * MEBIBYTE
-
-
-def test_the_command_takes_what_the_settings_have() -> None:
-    none = _parser().parse_args(["oltp", "--target", "dir:/a"])
-    assert _oltp_settings(none) == OltpSettings()
-    text = (
-        "oltp --target dir:/a --threads 8,16 --seconds 30 --idle 5 --warm-up 0 --checks basic "
-        "--distribution pareto --workload oltp_read_write --rows 9 --server-option sync-binlog=1"
-    )
-    given = _oltp_settings(_parser().parse_args(text.split()))
-    assert given == OltpSettings(
-        threads=(8, 16),
-        seconds=30,
-        idle_seconds=5,
-        warm_up_seconds=0,
-        checks="basic",
-        distribution="pareto",
-        workload="oltp_read_write",
-        rows=9,
-        server_options={"sync_binlog": "1"},
-    )
-    with pytest.raises(SystemExit):
-        _parser().parse_args(["oltp", "--target", "dir:/a", "--checks", "some"])
 
 
 def test_a_plan_gives_the_settings_all_it_has() -> None:

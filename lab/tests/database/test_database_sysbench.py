@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
 import pytest
-from hemi_lab.database.histogram import percentile
 from hemi_lab.database.sysbench import (
     OutputNotUnderstood,
     Second,
@@ -58,13 +58,28 @@ def test_a_report_with_deadlocks() -> None:
 @pytest.mark.parametrize("name", ["oltp_deadlocks.txt", "tpcc_like.txt", "point_select.txt"])
 def test_the_histogram_is_whole_and_agrees_with_sysbench(name: str) -> None:
     report = parse(captured(name))
-    assert sum(b.count for b in report.bins) == report.events
-    # sysbench prints its percentile from the same bins, with two decimals.
-    ours = percentile(report.bins, report.latency_rank)
-    assert ours == pytest.approx(report.latency_at_rank_ms, abs=0.006)
-    shortest, longest = report.bins[0].milliseconds, report.bins[-1].milliseconds
-    assert shortest == pytest.approx(report.latency_min_ms, rel=0.02, abs=0.006)
-    assert longest == pytest.approx(report.latency_max_ms, rel=0.02, abs=0.006)
+    bins = report.bins
+    assert bins.total == report.events
+    # In order and without overlap, so that they merge with those of other runs.
+    assert (bins.high[:-1] < bins.low[1:]).all()
+    # sysbench prints the middle of the same bin, with two decimals. It takes the event nearest to
+    # the rank.
+    event = max(1, math.floor(bins.total * report.latency_rank / 100 + 0.5))
+    edge = bins.percentile(event / bins.total) * 1e3
+    assert report.latency_at_rank_ms - 0.006 <= edge <= report.latency_at_rank_ms * 1.01 + 0.006
+    middle = (bins.low + bins.high) / 2e6
+    assert middle[0] == pytest.approx(report.latency_min_ms, rel=0.02, abs=0.006)
+    assert middle[-1] == pytest.approx(report.latency_max_ms, rel=0.02, abs=0.006)
+
+
+def test_a_bin_is_around_its_middle() -> None:
+    text = captured("oltp_deadlocks.txt")
+    head, _, rest = text.partition("Latency histogram")
+    one = f"{head}       12.524 |*** 7\n{rest[rest.index('SQL statistics') :]}"
+    ((low, high, count),) = parse(one).bins.bins()
+    assert count == 7
+    assert low < 12_524_000 < high
+    assert high / low == pytest.approx(10 ** (8 / 1023), rel=1e-6)
 
 
 def test_the_transactions_of_the_script_are_added_up_over_threads() -> None:
@@ -78,10 +93,11 @@ def test_the_transactions_of_the_script_are_added_up_over_threads() -> None:
     assert kinds["delivery"].committed == 81
     assert kinds["stock_level"].committed == 82
     for kind in report.kinds:
-        assert sum(b.count for b in kind.bins) == kind.committed + kind.rolled_back
+        assert kind.bins.total == kind.committed + kind.rolled_back
     assert sum(k.committed + k.rolled_back for k in report.kinds) == report.events == 2011
     # Bin 68 of an order status, the shortest: 2^(68/8) to 2^(69/8) microseconds.
-    assert 0.362 < kinds["order_status"].bins[0].milliseconds < 0.395
+    shortest = kinds["order_status"].bins
+    assert (shortest.low[0], shortest.high[0]) == (362_039, 394_805)
 
 
 def test_a_report_that_ends_early_is_refused_and_shown() -> None:

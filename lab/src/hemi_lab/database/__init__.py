@@ -3,17 +3,15 @@
     with Workplace() as place:
         run = OltpRun(OltpSettings(workload="tpcc"), {"A": DirectoryTarget(Path("/mnt/a"))})
         run.execute(place)
-    dataclasses.asdict(run.result)
 
 `OltpRun` runs the load at rising thread counts, `ScanRun` the comparisons of scans. Both return
-plain data (`results.py`, `scans.py`), which stays valid when a run is interrupted. `python -m
-hemi_lab.database` runs them alone.
+plain data (`results.py`, `scans.py`), which stays valid when a run is interrupted. Plans run them
+(`methods/database.py`, `methods/scans.py`).
 """
 
 from hemi_lab.errors import LabError
 
 from .consistency import Condition, Finding
-from .histogram import Bin, merge, percentile
 from .results import Audit, OltpResult, PlacementResult, Step
 from .run import OltpRun
 from .scans import Scan, ScanResult, ScanRun, ScanSettings
@@ -26,7 +24,6 @@ from .workplace import Workplace, sweep, terminable
 __all__ = [
     "Audit",
     "BadSetting",
-    "Bin",
     "Command",
     "CommandLog",
     "Condition",
@@ -53,8 +50,6 @@ __all__ = [
     "ToolFailed",
     "TransactionKind",
     "Workplace",
-    "merge",
-    "percentile",
     "placement",
     "sweep",
     "terminable",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from hemi_lab.statistics.histogram import Histogram
+
 from .consistency import Finding
-from .histogram import Bin, percentile
 from .sysbench import Report, Second
 from .tools import Command
 
@@ -130,26 +132,24 @@ _PERCENTILE_ROUNDING_MS = 0.01
 
 def percentiles(report: Report) -> dict[int, float | None]:
     """Returns the percentiles of a report."""
-    return {rank: _bounded(report, report.bins, rank) for rank in RANKS}
+    return _percentiles(report, report.bins)
 
 
 def kind_percentiles(report: Report) -> dict[str, dict[int, float | None]]:
     """Returns the percentiles of each TPC-C-like transaction."""
-    return {
-        kind.name: {rank: _bounded(report, kind.bins, rank) for rank in RANKS}
-        for kind in report.kinds
-    }
+    return {kind.name: _percentiles(report, kind.bins) for kind in report.kinds}
 
 
-def _bounded(report: Report, bins: list[Bin], rank: int) -> float | None:
-    # A bin is named by its middle, which may lie beyond the slowest transaction.
-    return percentile(bins, rank, report.latency_min_ms, report.latency_max_ms)
+def _percentiles(report: Report, bins: Histogram) -> dict[int, float | None]:
+    # The last bin may end beyond the slowest transaction.
+    known = bins.cut(report.latency_max_ms / 1e3)
+    return {rank: known.percentile(rank / 100) * 1e3 if known.total else None for rank in RANKS}
 
 
 def audit(report: Report, seconds: float) -> Audit:
     """Checks a report against itself. `seconds` is the requested duration of the load."""
     problems = []
-    events = sum(b.count for b in report.bins)
+    events = report.bins.total
     if events != report.events:
         problems.append(f"the histogram holds {events} events, the report {report.events}")
     little = None
@@ -165,15 +165,18 @@ def audit(report: Report, seconds: float) -> Audit:
             )
     else:
         problems.append("no transaction was completed")
-    ours, difference = percentile(report.bins, report.latency_rank), None
-    if ours is not None and report.latency_at_rank_ms > 0:
+    difference = None
+    if events and report.latency_at_rank_ms > 0:
+        # Of n events sysbench takes the one numbered n·rank/100, rounded to the nearest.
+        event = max(1, math.floor(events * report.latency_rank / 100 + 0.5))
+        ours = report.bins.percentile(event / events) * 1e3
         difference = ours / report.latency_at_rank_ms - 1
         if (
             abs(difference) > _PERCENTILE_BOUND
             and abs(ours - report.latency_at_rank_ms) > _PERCENTILE_ROUNDING_MS
         ):
             problems.append(
-                f"percentile {report.latency_rank} is {ours} ms by the histogram, "
+                f"percentile {report.latency_rank} is {ours:.3f} ms by the histogram, "
                 f"{report.latency_at_rank_ms} ms by sysbench"
             )
     by_kind = sum(kind.committed + kind.rolled_back for kind in report.kinds)

@@ -2,18 +2,19 @@
 
 sysbench's histogram has 1,024 logarithmic bins from 1 µs to 100 s, each 1.8 % wide and named by its
 middle. sysbench reports one latency percentile for a run and for each second. The others come from
-the histogram (`histogram.percentile`).
+the histogram, in the lab's own form with the bins' edges.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hemi_lab.errors import LabError
+from hemi_lab.statistics.histogram import Histogram
 
-from .histogram import Bin, merge
 from .tools import Argument, CommandLog, ToolFailed
 
 
@@ -51,9 +52,8 @@ class TransactionKind:
     """Rollbacks that the script intends: one new order in a hundred."""
     restarts: int
     """Transactions repeated after a deadlock or a lock wait timeout."""
-    bins: list[Bin]
-    """Latency from the first try to the end. There are 8 bins to a doubling, named by their
-    middles."""
+    bins: Histogram
+    """Latency from the first try to the end. There are 8 bins to a doubling."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Report:
     latency_at_rank_ms: float
     latency_sum_ms: float
     series: list[Second]
-    bins: list[Bin]
+    bins: Histogram
     kinds: list[TransactionKind] = field(default_factory=list)
     """Empty unless the script is the TPC-C-like one."""
 
@@ -155,7 +155,9 @@ def parse(printed: str) -> Report:
         latency_at_rank_ms=float(percentile["value"]),
         latency_sum_ms=_number(" +sum", printed),
         series=[s for line in printed.splitlines() if (s := parse_second(line))],
-        bins=[Bin(float(b["value"]), int(b["count"])) for b in _BIN.finditer(printed)],
+        bins=Histogram.of(
+            (*_edges(float(b["value"])), int(b["count"])) for b in _BIN.finditer(printed)
+        ),
         kinds=_kinds(printed),
     )
 
@@ -185,16 +187,37 @@ def _kinds(printed: str) -> list[TransactionKind]:
             committed=sum(int(line["committed"]) for line in lines),
             rolled_back=sum(int(line["rolled_back"]) for line in lines),
             restarts=sum(int(line["restarts"]) for line in lines),
-            bins=merge(_kind_bins(line["bins"]) for line in lines),
+            bins=Histogram.merged(_kind_bins(line["bins"]) for line in lines),
         )
         for name, lines in by_name.items()
     ]
 
 
-def _kind_bins(text: str) -> list[Bin]:
+def _kind_bins(text: str) -> Histogram:
     """Parses bins such as `81:3,82:9`. Bin b holds 2^(b/8) to 2^((b+1)/8) microseconds."""
     pairs = [pair.split(":") for pair in text.split(",") if pair]
-    return [Bin(2 ** ((int(b) + 0.5) / 8) / 1000, int(count)) for b, count in pairs]
+    return Histogram.of((_kind_edge(int(b)), _kind_edge(int(b) + 1) - 1, int(n)) for b, n in pairs)
+
+
+def _kind_edge(index: int) -> int:
+    return math.ceil(1000 * 2 ** (index / 8))
+
+
+# sysbench's grid: 1,024 logarithmic bins whose middles go from 1 µs to 100 s.
+_LAST = 1023
+_FIRST_NS = 1_000
+_DECADES = 8
+
+
+def _edges(milliseconds: float) -> tuple[int, int]:
+    """Returns the lowest and highest nanoseconds of a bin, half a bin around its printed middle."""
+    # The printed middle has three decimals, so take the nearest of the grid.
+    index = round(math.log10(milliseconds * 1e6 / _FIRST_NS) * _LAST / _DECADES)
+    return _edge(index), _edge(index + 1) - 1
+
+
+def _edge(index: int) -> int:
+    return math.ceil(_FIRST_NS * 10 ** ((index - 0.5) * _DECADES / _LAST))
 
 
 @dataclass(frozen=True)

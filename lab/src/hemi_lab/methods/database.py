@@ -120,12 +120,14 @@ class _Keeper:
 
 
 def told(result: OltpResult) -> dict[str, Any]:
-    """Returns everything as plain data, except the bins, which are in the tables."""
+    """Returns everything as plain data, except what is in the tables: series and bins."""
     whole = asdict(result)
     for placement in whole["placements"]:
         for step in placement["steps"]:
-            if step["report"] is not None:
-                del step["report"]["series"], step["report"]["bins"]
+            if (report := step["report"]) is not None:
+                del report["series"], report["bins"]
+                for kind in report["kinds"]:
+                    del kind["bins"]
     return whole
 
 

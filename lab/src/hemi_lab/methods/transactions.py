@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import polars as pl
 
-from hemi_lab.database.histogram import Bin
 from hemi_lab.database.results import Step
 from hemi_lab.database.sysbench import Second
-from hemi_lab.statistics.histogram import Histogram, Moments
+from hemi_lab.statistics.histogram import Moments
 from hemi_lab.steps import INTERVALS, Operation, StepResult, no_causes
-
-# sysbench's grid: 1,024 logarithmic bins whose middles go from 1 µs to 100 s.
-_LAST = 1023
-_FIRST_NS = 1_000
-_DECADES = 8
-
-
-def histogram(bins: Iterable[Bin]) -> Histogram:
-    """Returns sysbench's bins with their edges, half a bin around each printed middle."""
-    return Histogram.of((*_edges(bin_.milliseconds), bin_.count) for bin_ in bins)
-
-
-def _edges(milliseconds: float) -> tuple[int, int]:
-    # The printed middle has three decimals, so take the nearest of the grid.
-    index = round(math.log10(milliseconds * 1e6 / _FIRST_NS) * _LAST / _DECADES)
-    return _edge(index), _edge(index + 1) - 1
-
-
-def _edge(index: int) -> int:
-    """Returns the lowest nanoseconds of a bin."""
-    return math.ceil(_FIRST_NS * 10 ** ((index - 0.5) * _DECADES / _LAST))
 
 
 def intervals(series: Iterable[Second]) -> pl.DataFrame:
@@ -72,7 +49,7 @@ def step_result(step: Step) -> StepResult:
             notes=["broken off: only its seconds are known, no latencies"],
             interrupted=True,
         )
-    bins = histogram(report.bins)
+    bins = report.bins
     moments = Moments(
         report.events,
         report.latency_sum_ms / 1e3 / report.events if report.events else 0.0,
