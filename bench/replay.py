@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hemi_harness import HEMI, Sandbox, run
-from hemi_harness.fio import percentile
+from hemi_harness.fio import job_of, percentile
 
 from .measure import median, table, verdict
 from .settings import MIB, Settings
@@ -114,7 +114,7 @@ def fio(
     code = process.wait(SECONDS * 3 + 60)
     if code != 0:
         raise AssertionError(f"`{' '.join(process.argv)}` exited {code}:\n{process.output()}")
-    job = json.loads(out.read_text()[out.read_text().index("{") :])["jobs"][0]
+    job = job_of(out, process)
     rows = [line.split(",") for line in Path(f"{log}_clat.1.log").read_text().splitlines()]
     first = min(intended.values())
     late = sorted(int(row[0]) / 1e3 - intended[int(row[4])] for row in rows)

@@ -136,16 +136,16 @@ def test_targets_that_hold_no_database(tmp_path: Path) -> None:
         ("file:/tmp/x", "cannot hold a database"),
         ("dir:", "cannot hold a database"),
         (f"dir:{tmp_path}/none", "no directory"),
-        ("hemi:/a", "two legs or more"),
-        ("hemi:/a,/b,size=many", "size"),
-        ("hemi:/a,/b,file-system=fat", "file-system=fat"),
+        ("device:/dev/null,file-system=fat", "file-system=fat"),
+        ("sim:hdd-20tb,scale=16", "cannot hold a database"),
+        ("hemi:/a,/b", "there is no option '/b'"),
+        (f"setup:{tmp_path}/none.toml", "none.toml"),
     ):
         with pytest.raises(UsageError, match=says):
             parse_database(text)
-    # An export is named with or without `nbd:`. Its existence is checked next.
-    for text in ("nbd+unix:///?socket=/nowhere", "nbd:nbd+unix:///?socket=/nowhere"):
-        with pytest.raises(ToolError, match="nbdinfo failed"):
-            parse_database(text)
+    # The existence of an export is checked next.
+    with pytest.raises(ToolError, match="nbdinfo failed"):
+        parse_database("nbd+unix:///?socket=/nowhere,file-system=xfs")
     with pytest.raises(UsageError, match="it is the first target"):
         parse_database(f"dir:{tmp_path}", f"dir:{tmp_path}")
 
@@ -256,10 +256,21 @@ def test_ctrl_c_leaves_a_partial_result(tmp_path: Path, mariadb_installed: None)
 def test_a_plan_on_a_hemi_volume(tmp_path: Path, mariadb_installed: None) -> None:
     if not (os.environ.get("HEMI") or shutil.which("hemi")) or shutil.which("nbdfuse") is None:
         pytest.skip("needs hemi (HEMI) and nbdfuse")
-    target = parse_database(f"hemi:{tmp_path}/leg0,{tmp_path}/leg1,size=1GiB")
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    legs = ", ".join(f'{{ folder = "{tmp_path}/{name}" }}' for name in "ab")
+    (tmp_path / "mirror.toml").write_text(f"legs = [{legs}]\n")
+    target = parse_database(f"setup:{tmp_path}/mirror.toml,size=1G,file-system=xfs")
+    assert target.describe().file_system == "xfs"
     ended = carry_out(tiny(placements=("A/A",)), target, tmp_path / "out")
     assert ended.error is None
     told = Reader(ended.folder).database("orders")
     assert told is not None
     assert told["targets"]["A"]["kind"] == "hemi volume"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    assert told["targets"]["A"]["file_system"] == "xfs"
+    status = told["placements"][0]["steps"][0]["target_status"]["A"]
+    assert len(status["legs"]) == 2
+    # Unmounted in order, and xfs_repair found nothing to do.
+    codes = {command["line"].split()[0]: command["exit_code"] for command in told["commands"]}
+    assert codes["xfs_repair"] == codes["nbdfuse"] == 0
+    assert list((tmp_path / "a").iterdir()) == list((tmp_path / "b").iterdir()) == []

@@ -16,7 +16,6 @@ from database_server import TINY
 from hemi_lab.database import (
     DeviceTarget,
     DirectoryTarget,
-    HemiTarget,
     LabError,
     NbdTarget,
     OltpRun,
@@ -160,10 +159,6 @@ def test_targets_that_are_no_directories(tmp_path: Path) -> None:
             DeviceTarget(tmp_path).open(place)
         with pytest.raises(ToolFailed, match="nbdfuse"):
             NbdTarget(f"nbd+unix:///?socket={tmp_path}/none").open(place)
-        with pytest.raises(LabError, match="two legs or more, not 1"):
-            HemiTarget((str(tmp_path / "leg"),), 1 << 30).open(place)
-        with pytest.raises(LabError, match="multiple of 4096"):
-            HemiTarget(("a", "b"), (1 << 30) + 1).open(place)
 
 
 @pytest.mark.long
@@ -233,28 +228,6 @@ def test_a_loop_device_without_direct_io_is_refused(tmp_path: Path) -> None:
         str(tmp_path) in entry.read_text()
         for entry in Path("/sys/block").glob("loop*/loop/backing_file")
     )
-
-
-@pytest.mark.long
-@needs_devices
-def test_a_run_on_a_hemi_volume(tmp_path: Path) -> None:
-    hemi = os.environ.get("HEMI") or shutil.which("hemi")
-    if hemi is None or shutil.which("nbdfuse") is None:
-        pytest.skip("needs hemi (HEMI) and nbdfuse")
-    legs = tuple(str(tmp_path / f"leg{number}") for number in range(2))
-    run = OltpRun(TINY, {"A": HemiTarget(legs, 1 << 30, hemi=Path(hemi))})
-    with Workplace() as place:
-        result = run.execute(place)
-    assert result.targets["A"]["kind"] == "hemi volume"
-    status = result.placements[0].steps[0].target_status["A"]
-    assert len(status["legs"]) == 2
-    assert all(f.holds for f in result.placements[0].checks_after_run)
-    # Closed in order: hemi was not killed, and e2fsck found nothing to repair.
-    codes = {c.line.split()[0].rsplit("/")[-1]: c.exit_code for c in result.commands}
-    assert codes["e2fsck"] == 0
-    served = [c for c in result.commands if " serve " in c.line]
-    assert [c.exit_code for c in served] == [0]
-    assert list(tmp_path.iterdir()) == []
 
 
 _DIES = """

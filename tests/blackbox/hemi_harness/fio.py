@@ -21,6 +21,16 @@ def percentile(latency: dict[str, Any], rank: float) -> float:
     return min(max(found, float(latency["min"])), float(latency["max"])) if found else 0.0
 
 
+def job_of(path: Path, process: Process) -> dict[str, Any]:
+    """Returns the only job of the JSON that fio has written, which may have warnings before it."""
+    text = path.read_text() if path.exists() else ""
+    start = text.find("{")
+    if start < 0:
+        raise AssertionError(f"fio wrote no JSON:\n{text}\n{process.output()}")
+    job: dict[str, Any] = json.loads(text[start:])["jobs"][0]
+    return job
+
+
 @dataclass(frozen=True)
 class FioResult:
     """One direction (reads or writes) of a run. Times are in microseconds."""
@@ -100,12 +110,7 @@ class Fio:
 
     def job(self) -> dict[str, Any]:
         """Returns the job's part of the JSON of a run that has ended, failed or not."""
-        text = self._json.read_text() if self._json.exists() else ""
-        start = text.find("{")
-        if start < 0:
-            raise AssertionError(f"fio wrote no JSON:\n{text}\n{self._process.output()}")
-        job: dict[str, Any] = json.loads(text[start:])["jobs"][0]
-        return job
+        return job_of(self._json, self._process)
 
     def reads(self, timeout: float = 300) -> FioResult:
         return FioResult.parse(self.wait(timeout), "read")

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from hemi_lab.errors import LabError
+from hemi_lab.targets.setup import SetupTarget
+from hemi_lab.targets.volume import VolumeTarget
 
 from .workplace import Workplace, unmount
 
@@ -27,7 +27,6 @@ _MKFS: dict[FileSystem, list[str]] = {
     "xfs": ["mkfs.xfs", "-q", "-f"],
 }
 _FSCK: dict[FileSystem, list[str]] = {"ext4": ["e2fsck", "-f", "-n"], "xfs": ["xfs_repair", "-n"]}
-_MEBIBYTE = 1 << 20
 
 
 @dataclass
@@ -159,66 +158,29 @@ class NbdTarget:
 
 @dataclass(frozen=True)
 class HemiTarget:
-    """A new hemi volume, created and served for the run.
+    """A hemi volume, through its export: one that is served, or one made for the run."""
 
-    Legs that are files and do not exist are created, and removed afterwards (unless the lab itself
-    is killed). `hemi create` refuses others unless they are empty.
-    """
-
-    legs: tuple[str, ...]
-    """Two or more legs for `hemi create --leg`. The first gets slot 0."""
-    size_bytes: int
-    """Size of the volume, a multiple of 4096."""
+    volume: VolumeTarget | SetupTarget
     file_system: FileSystem = "ext4"
-    hemi: Path = Path("hemi")
-    """Path of the program."""
-    serve_options: tuple[str, ...] = ()
-    """More options of `hemi serve`."""
+    wipe: bool = False
+    """Allows destroying data on the volume."""
 
     def open(self, place: Workplace) -> OpenTarget:
-        """Creates and serves the volume, waits until it has converged, and creates the file
-        system."""
-        if len(self.legs) < 2:
-            raise LabError(f"a hemi volume needs two legs or more, not {len(self.legs)}")
-        if self.size_bytes % 4096 or self.size_bytes < 64 * _MEBIBYTE:
-            raise LabError(
-                f"a volume of {self.size_bytes} bytes cannot hold a database: give a multiple of "
-                f"4096, at least {64 * _MEBIBYTE}"
-            )
-        for leg in self.legs:
-            if not _is_special(leg) and not Path(leg).exists():
-                place.defer(partial(Path(leg).unlink, missing_ok=True))
-        legs = [word for leg in self.legs for word in ("--leg", leg)]
-        export, control = place.path("volume.sock"), place.path("control.sock")
-        # `--zero` makes all legs identical at once. The new file's space is reserved, not left
-        # sparse.
-        place.log.run(
-            self.hemi, "create", "--size", self.size_bytes, *legs, "--reserve", "--zero",
-            timeout=3600,
-        )  # fmt: skip
-        server = place.start(
-            "hemi", self.hemi, "serve", *legs, "--nbd", f"unix:{export}", "--control", control,
-            *self.serve_options,
-        )  # fmt: skip
-        server.wait_ready(lambda: _answers(export) and _answers(control), 60)
+        """Serves the volume if need be, and creates the file system on its export."""
+        if isinstance(self.volume, VolumeTarget):
+            return self._of(self.volume, place)
+        with self.volume.served() as (made, served):
+            place.defer(made.remove)
+            opened = self._of(served, place)
+            opened.closers.insert(0, made.stop)
+            opened.description["served"] = made.shown()
+            return opened
 
-        def status() -> dict[str, Any]:
-            text = place.log.run(self.hemi, "status", "--json", "--control", control)
-            found: dict[str, Any] = json.loads(text)
-            return found
-
-        server.wait_ready(lambda: status()["converged"] is True, 3600)
-        uri = f"nbd+unix:///?socket={export}"
-        opened = NbdTarget(uri, self.file_system).open(place)
-        opened.closers.insert(0, lambda: server.stop(600))
-        opened.observe = status
-        opened.description |= {
-            "kind": "hemi volume",
-            "legs": list(self.legs),
-            "size_bytes": self.size_bytes,
-            "serve_options": list(self.serve_options),
-            "hemi": place.log.run(self.hemi, "--version").strip(),
-        }
+    def _of(self, volume: VolumeTarget, place: Workplace) -> OpenTarget:
+        opened = NbdTarget(volume.export(), self.file_system, self.wipe).open(place)
+        opened.observe = volume.status
+        known = volume.describe()
+        opened.description |= {"kind": "hemi volume", "hemi": known.model, "legs": known.legs}
         return opened
 
 
@@ -233,17 +195,3 @@ def _mounted(place: Workplace, directory: Path) -> dict[str, Any]:
         "mount_source": found["source"],
         "mount_options": found["options"],
     }
-
-
-def _is_special(leg: str) -> bool:
-    return leg.startswith("stripe:") or "://" in leg
-
-
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as s:
-        s.settimeout(5)
-        try:
-            s.connect(str(path))
-        except OSError:
-            return False
-        return True

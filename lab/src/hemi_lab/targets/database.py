@@ -6,40 +6,29 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
 
-from hemi_lab import database, tool
+from hemi_lab import database
 from hemi_lab.database.settings import Place
 from hemi_lab.database.targets import FileSystem
 from hemi_lab.drivers.base import Driver
 from hemi_lab.drivers.database import DatabaseDriver
 from hemi_lab.errors import UsageError
-from hemi_lab.targets.base import (
-    Description,
-    Hazards,
-    Needs,
-    Target,
-    check_room,
-    refuse_freezes,
-)
+from hemi_lab.targets.base import Description, Hazards, Needs, Target, refuse_freezes
 from hemi_lab.targets.device import DeviceTarget
 from hemi_lab.targets.file import file_system_of
-from hemi_lab.targets.nbd import SCHEMES, NbdTarget
+from hemi_lab.targets.nbd import NbdTarget
+from hemi_lab.targets.parse import parse
 from hemi_lab.targets.queue import queue_facts
-from hemi_lab.units import parse_size, shown_size
+from hemi_lab.targets.setup import SetupTarget
+from hemi_lab.targets.volume import VolumeTarget
 
 HELP = (
-    "for a plan of databases a directory (dir:PATH), a block device (device:PATH), an NBD export "
-    "(its URI) or a new hemi volume (hemi:LEG,LEG,size=4GiB); the last three also "
-    "file-system=xfs"
+    "for a plan of databases a directory (dir:PATH), or a device, an export or a hemi volume as "
+    "for any plan; all but the first also with file-system=xfs"
 )
-
-_SIZE = 4 << 30
-"""Default size of a hemi volume."""
-
-_HEMI = "Build it with cargo, or name it: HEMI=/path/to/hemi."
 
 
 @dataclass(frozen=True)
@@ -126,31 +115,33 @@ def parse_database(text: str, second: str | None = None) -> DatabaseTarget:
 
 
 def _part(text: str) -> Part:
-    # An export may be named as in other plans, or with `nbd:` before its URI.
-    named = f"nbd:{text}" if text.startswith(SCHEMES) else text
-    kind, _, rest = named.partition(":")
-    if not rest or kind not in ("dir", "device", "nbd", "hemi"):
-        raise UsageError(f"target {text!r} cannot hold a database", f"Name {HELP}.")
+    kind, _, rest = text.partition(":")
+    refused = UsageError(f"target {text!r} cannot hold a database", f"Name {HELP}.")
     if kind == "dir":
+        if not rest:
+            raise refused
         return _directory(text, Path(rest))
-    words, options = _options(text, rest, {"size", "file-system"} if kind == "hemi" else
-                              {"file-system"})  # fmt: skip
-    system = options.get("file-system", "ext4")
+    words = text.split(",")
+    systems = [word.partition("=")[2] for word in words if word.startswith("file-system=")]
+    system = systems[-1] if systems else "ext4"
     if system not in get_args(FileSystem):
         known = ", ".join(get_args(FileSystem))
         raise UsageError(f"target {text!r}: file-system={system}", f"There are {known}.")
     file_system = cast(FileSystem, system)
+    raw = parse(",".join(word for word in words if not word.startswith("file-system=")))
+    # `--wipe` has been checked by the time a target is opened (`safety.check`).
+    opens: database.Target
+    if isinstance(raw, DeviceTarget):
+        opens = database.DeviceTarget(Path(raw.path), file_system, wipe=True)
+    elif isinstance(raw, NbdTarget):
+        opens = database.NbdTarget(raw.path, file_system, wipe=True)
+    elif isinstance(raw, VolumeTarget | SetupTarget):
+        opens = database.HemiTarget(raw, file_system, wipe=True)
+    else:
+        raise refused
+    described = replace(raw.describe(), file_system=system, text=text)
     makes = f"a new {system} file system; whatever is there is lost"
-    if kind == "hemi":
-        return _volume(text, words, options.get("size"), file_system)
-    if kind == "device":
-        raw = DeviceTarget(text, Path(",".join(words)))
-        # `--wipe` has been checked by then (`safety.check`).
-        opens: database.Target = database.DeviceTarget(Path(raw.path), file_system, wipe=True)
-        return Part(text, raw.path, makes, opens, _with(raw.describe(), system), raw)
-    export = NbdTarget(",".join(words))
-    opens = database.NbdTarget(export.path, file_system, wipe=True)
-    return Part(text, export.path, makes, opens, _with(export.describe(), system, text), export)
+    return Part(text, raw.path, makes, opens, described, raw)
 
 
 def _directory(text: str, path: Path) -> Part:
@@ -168,45 +159,3 @@ def _directory(text: str, path: Path) -> Part:
     )
     makes = f"a new directory below {path}, removed afterwards; nothing else is touched"
     return Part(text, str(path), makes, database.DirectoryTarget(path), described)
-
-
-def _volume(text: str, legs: list[str], size: str | None, file_system: FileSystem) -> Part:
-    if len(legs) < 2:
-        raise UsageError(
-            f"target {text!r}: a hemi volume needs two legs or more", "As in hemi:/a/leg,/b/leg."
-        )
-    try:
-        length = _SIZE if size is None else parse_size(size)
-    except ValueError as error:
-        raise UsageError(f"target {text!r}: size: {error}", "As in size=20GiB.") from error
-    for leg in map(Path, legs):
-        if not leg.exists() and leg.parent.is_dir():
-            check_room(text, leg.parent, length)
-    program = Path(tool.find("hemi", "HEMI", _HEMI))
-    opens = database.HemiTarget(tuple(legs), length, file_system, program)
-    described = Description(
-        text, "new hemi volume", bytes=length, file_system=file_system, legs=legs
-    )
-    makes = (
-        f"a new hemi volume of {shown_size(length)} with {file_system}; legs that do not exist are "
-        "made as files and removed afterwards, others are refused unless they are empty"
-    )
-    return Part(text, text, makes, opens, described)
-
-
-def _with(known: Description, file_system: str, text: str | None = None) -> Description:
-    return Description(**{**vars(known), "file_system": file_system, "text": text or known.text})
-
-
-def _options(text: str, rest: str, known: set[str]) -> tuple[list[str], dict[str, str]]:
-    """Splits words and the options among them, as in `a,b,size=1GiB`."""
-    words, options = [], {}
-    for word in rest.split(","):
-        key, equals, value = word.partition("=")
-        if equals and key in known:
-            options[key] = value
-        elif word:
-            words.append(word)
-    if not words:
-        raise UsageError(f"target {text!r}: nothing is named", f"Name {HELP}.")
-    return words, options

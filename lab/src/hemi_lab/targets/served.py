@@ -36,23 +36,30 @@ class ServedVolume:
         policy: str,
         direct: bool,
         settings: dict[str, str | int | float | bool],
-        folder: str | None,
+        folders: list[str | None],
     ) -> None:
+        """Takes a delay and a parent directory for each leg. A parent of `None` is the system's
+        temporary directory."""
         self._hemi = tool.find("hemi", "HEMI", INSTALL)
         self._delays = delays
-        try:
-            self._folder = Path(tempfile.mkdtemp(prefix="hemi-lab-volume-", dir=folder))
-        except OSError as error:
-            raise LabError(
-                f"folder = {folder}: {error.strerror}", "Name one that is there."
-            ) from error
+        made: dict[str | None, Path] = {}
+        for folder in folders:
+            try:
+                made[folder] = made.get(folder) or Path(
+                    tempfile.mkdtemp(prefix="hemi-lab-volume-", dir=folder)
+                )
+            except OSError as error:
+                raise LabError(
+                    f"folder = {folder}: {error.strerror}", "Name one that is there."
+                ) from error
+        self._folders = list(made.values())
         # In another directory, since the path of a unix socket is limited to 107 bytes.
         self._sockets = Path(tempfile.mkdtemp(prefix="hemi-lab-"))
         self.control = self._sockets / "volume.sock"
         self._socket = self._sockets / "volume.nbd"
         self.uri = f"nbd+unix:///?socket={self._socket}"
-        self._legs = [self._folder / f"leg{number}.img" for number in range(len(delays))]
-        named = [part for leg in self._legs for part in ("--leg", str(leg))]
+        legs = [made[folder] / f"leg{number}.img" for number, folder in enumerate(folders)]
+        named = [part for leg in legs for part in ("--leg", str(leg))]
         cached = [] if direct else ["--no-direct"]
         self._create = [self._hemi, "create", "--size", str(size), "--reserve", *named, *cached]
         self._serve = [self._hemi, "serve", *named, *cached, "--nbd", f"unix:{self._socket}"]
@@ -81,7 +88,7 @@ class ServedVolume:
         """Creates and serves it, waits until its legs are identical, and injects the legs'
         delays."""
         tool.run(self._create)
-        log = (self._folder / "serve.log").open("w")
+        log = (self._sockets / "serve.log").open("w")
         command = self._serve
         setpriv = shutil.which("setpriv")
         if setpriv:
@@ -102,20 +109,32 @@ class ServedVolume:
             if delay:
                 tool.run([*self._inject(number), "--delay", _duration(delay)])
 
+    def stop(self) -> None:
+        """Stops it. Raises if it does not end in order."""
+        code = self._stop()
+        if code:
+            text = (self._sockets / "serve.log").read_text()[-4000:]
+            raise ToolError(self._serve, text, code=code)
+
     def remove(self) -> None:
         """Stops it and removes its files. Ignores failures to remove them."""
+        self._stop()
+        for folder in (*self._folders, self._sockets, self._ledger):
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _stop(self) -> int:
         process, self._process = self._process, None
-        if process is not None and process.poll() is None:
+        if process is None:
+            return 0
+        if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(_STOP_SECONDS)
             except (subprocess.TimeoutExpired, KeyboardInterrupt):
                 process.kill()
                 process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        shutil.rmtree(self._sockets, ignore_errors=True)
-        if self._ledger:
-            shutil.rmtree(self._ledger, ignore_errors=True)
+        return process.returncode
 
     def _inject(self, leg: int) -> list[str]:
         return [self._hemi, "inject", "--control", str(self.control), "--leg", str(leg)]
@@ -126,7 +145,7 @@ class ServedVolume:
         while time.monotonic() < until:
             assert self._process is not None
             if self._process.poll() is not None:
-                text = (self._folder / "serve.log").read_text()[-4000:]
+                text = (self._sockets / "serve.log").read_text()[-4000:]
                 raise ToolError(self._serve, text)
             try:
                 command = [self._hemi, "status", "--json", "--control", str(self.control)]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,6 +34,8 @@ class SetupLeg(Strict):
     """A file, with a delay added to its answers."""
 
     name: str | None = None
+    folder: str | None = None
+    """Parent of the new directory of its file. By default the volume's."""
     delay: Annotated[Time, Field(ge=0, le=60)] = 0.0
 
 
@@ -97,17 +102,22 @@ class SetupTarget:
         if needs.timed:
             find_load()
         check_legs(self.text, needs, range(len(self._setup.legs)))
-        folder = Path(self._setup.folder or tempfile.gettempdir())
-        if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-            raise UsageError(
-                f"target {self.text!r}: folder = {folder}: it is no writable directory",
-                "Name one that is there.",
-            )
         each = self._setup.size + METADATA_BYTES
-        check_room(self.text, folder, len(self._setup.legs) * each)
+        for named, count in Counter(self._folders()).items():
+            folder = Path(named or tempfile.gettempdir())
+            if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+                raise UsageError(
+                    f"target {self.text!r}: folder = {folder}: it is no writable directory",
+                    "Name one that is there.",
+                )
+            check_room(self.text, folder, count * each)
 
-    def open(self, seed: int) -> Driver:
-        """Creates and serves the volume."""
+    def _folders(self) -> list[str | None]:
+        return [leg.folder or self._setup.folder for leg in self._setup.legs]
+
+    @contextmanager
+    def served(self) -> Iterator[tuple[ServedVolume, VolumeTarget]]:
+        """Creates and serves the volume. If the block fails, the volume is removed."""
         self.check(Needs())
         volume = ServedVolume(
             self._setup.size,
@@ -115,19 +125,22 @@ class SetupTarget:
             self._setup.policy,
             self._setup.direct,
             self._setup.settings,
-            self._setup.folder,
+            self._folders(),
         )
         try:
             volume.start()
-            driver = VolumeTarget(f"hemi:{volume.control}", str(volume.control), volume.uri).open(
-                seed
-            )
-            assert isinstance(driver, FioDriver)
-            return _Leaving(RealDriver(driver, driver.faults), volume)
+            yield volume, VolumeTarget(f"hemi:{volume.control}", str(volume.control), volume.uri)
         except BaseException:
             # Leave nothing over, even on Ctrl-C.
             volume.remove()
             raise
+
+    def open(self, seed: int) -> Driver:
+        """Creates and serves the volume."""
+        with self.served() as (volume, served):
+            driver = served.open(seed)
+            assert isinstance(driver, FioDriver)
+            return _Leaving(RealDriver(driver, driver.faults), volume)
 
 
 class _Leaving:

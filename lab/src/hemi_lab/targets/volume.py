@@ -57,7 +57,8 @@ class VolumeTarget:
         finally:
             self._every = _EVERY_SECONDS
 
-    def _export(self) -> str:
+    def export(self) -> str:
+        """Returns the URI of its export."""
         if self._uri:
             return self._uri
         if "/" in self.path and self.path.endswith(".sock"):
@@ -85,12 +86,12 @@ class VolumeTarget:
         """Returns a hazard for connected clients and for data."""
         connected = int(self.status()["clients"]["connections"]["open"])
         in_use = [f"{connected} clients are connected to it"] if connected else []
-        return Hazards(in_use, export_hazards(self._export()).holds)
+        return Hazards(in_use, export_hazards(self.export()).holds)
 
     def check(self, needs: Needs) -> None:
         """Raises if an engine or the export is missing, or a leg the plan freezes may not be
         frozen."""
-        check_export(self._export(), needs)
+        check_export(self.export(), needs)
         if needs.freezes:
             faults = VolumeFaults(self)
             check_legs(self.text, needs, faults.legs())
@@ -98,7 +99,7 @@ class VolumeTarget:
 
     def open(self, seed: int) -> Driver:
         """Opens it with fio's nbd engine, and samples the status every second."""
-        return export_driver(self._export(), self._watch, VolumeFaults(self))
+        return export_driver(self.export(), self._watch, VolumeFaults(self))
 
     @contextmanager
     def _watch(self) -> Iterator[Callable[[], pl.DataFrame]]:
