@@ -58,7 +58,7 @@ def test_a_failure_has_the_programs_own_words() -> None:
     with pytest.raises(ToolError, match=r"sh failed: wrong disk\n\nout\n[\s\S]*exit 3") as failed:
         tool.run(["sh", "-c", "echo out; echo wrong disk >&2; exit 3"])
     assert failed.value.message == "wrong disk\n\nout"
-    with pytest.raises(ToolError, match="exit status 4"):
+    with pytest.raises(ToolError, match="exited with 4"):
         tool.run(["sh", "-c", "exit 4"])
     with pytest.raises(ToolError, match="hemi-no-such-tool"):
         tool.run(["hemi-no-such-tool"])

@@ -111,18 +111,19 @@ def run(
         raise ToolError(command, str(error)) from error
     interrupted = False
     try:
-        output, errors = map(_text, process.communicate())
+        output, errors = map(text, process.communicate())
     except KeyboardInterrupt:
         interrupted = True
-        output, errors = map(_text, _end(process, patience))
+        output, errors = map(text, _end(process, patience))
     if process.returncode != 0 and not interrupted:
         said = (errors + "\n" + output).strip()
-        shown = said[-_TAIL:] or _died(process.returncode)
+        shown = said[-_TAIL:] or ended(process.returncode)
         raise ToolError(command, shown, code=process.returncode)
     return Finished(output, errors, _children_cpu() - before, interrupted)
 
 
-def _text(data: bytes) -> str:
+def text(data: bytes) -> str:
+    """Returns what a tool printed as text."""
     return data.decode(errors="replace")
 
 
@@ -136,5 +137,12 @@ def _end(process: subprocess.Popen[bytes], patience: float) -> tuple[bytes, byte
         return process.communicate()
 
 
-def _died(code: int) -> str:
-    return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
+def ended(code: int) -> str:
+    """Returns how a tool ended, from its exit status."""
+    return f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
+
+
+def failed(command: Sequence[str], what: str, output: bytes | str) -> ToolError:
+    """Returns the error of a tool that `what` happened to, with the end of its output."""
+    printed = (output if isinstance(output, str) else text(output))[-_TAIL:].strip()
+    return ToolError(command, f"it {what}:\n{printed or '(it printed nothing)'}")

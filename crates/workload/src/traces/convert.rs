@@ -147,6 +147,8 @@ pub enum ConvertError {
 mod tests {
     use std::io::Cursor;
 
+    use parquet::file::reader::{FileReader as _, SerializedFileReader};
+
     use super::super::format::TimeUnit;
     use super::*;
 
@@ -170,5 +172,65 @@ mod tests {
         let mut csv = Vec::new();
         to_csv(&bare.expect("a trace"), &mut csv).expect("memory");
         assert!(String::from_utf8(csv).expect("text").ends_with("0,read,0,512,4096,\n"));
+    }
+
+    /// Returns the rows of a table as text, and its notes.
+    fn read_back(path: &Path) -> (Vec<String>, Vec<(String, Option<String>)>) {
+        let file = std::fs::File::open(path).expect("it was written");
+        let reader = SerializedFileReader::new(file).expect("a table");
+        let notes = reader.metadata().file_metadata().key_value_metadata().expect("notes");
+        let notes = notes.iter().map(|note| (note.key.clone(), note.value.clone())).collect();
+        (reader.into_iter().map(|row| row.expect("a row").to_string()).collect(), notes)
+    }
+
+    #[test]
+    fn a_table_keeps_order_clock_volumes_and_requests_of_no_bytes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.parquet");
+        let text = "50,h,1,Write,4096,700,20\n40,h,0,Read,0,0,30\n60,h,0,Read,512,512,1\n";
+        let reader = || Reader::new(Cursor::new(text), "a", Format::Msr);
+        to_parquet(reader(), None, &path).expect("a table");
+        let row = |at, volume, operation, offset, length, rounded, latency| {
+            format!(
+                "{{at_ns: {at}, volume: \"{volume}\", operation: \"{operation}\", fua: false, \
+                 offset: {offset}, length: {length}, rounded: {rounded}, latency_ns: {latency}}}"
+            )
+        };
+        let rows = [
+            row(5000, "h.1", "write", 4096, 1024, true, 2000),
+            row(4000, "h.0", "read", 0, 0, false, 3000),
+            row(6000, "h.0", "read", 512, 512, false, 100),
+        ];
+        let (found, notes) = read_back(&path);
+        assert_eq!(found, rows);
+        assert!(notes.contains(&(FORMAT_KEY.to_owned(), Some("msr".to_owned()))), "{notes:?}");
+        to_parquet(reader(), Some("h.0"), &path).expect("a table");
+        assert_eq!(read_back(&path).0, rows[1..]);
+        let error = to_parquet(reader(), Some("h.2"), &path).expect_err("no such volume");
+        assert!(error.to_string().contains("h.1, h.0"), "{error}");
+        let wrong = Reader::new(Cursor::new("1,2\n"), "b", Format::Msr);
+        let error = to_parquet(wrong, None, &path).expect_err("a bad line").to_string();
+        assert!(error.starts_with("b, line 1: "), "{error}");
+    }
+
+    #[test]
+    fn a_recording_goes_into_a_table_by_its_times() {
+        use hemi_capture::{Head, Kind, Writer};
+        let head = Head { volume_bytes: 1 << 30, block_bytes: 512, began: 0, name: "db".into() };
+        let mut writer = Writer::new(Vec::new(), &head).expect("memory");
+        for (at, kind, sectors) in [(3000, Kind::Flush, 0), (1000, Kind::Write, 8)] {
+            let (fua, failed) = (kind == Kind::Write, false);
+            let record =
+                hemi_capture::Record { at, latency: 7, start: 0, sectors, kind, fua, failed };
+            writer.push(&record, 0).expect("memory");
+        }
+        let bytes = writer.finish(5).expect("memory");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.parquet");
+        to_parquet(Reader::new(&bytes[..], "a", Format::Hemi), None, &path).expect("a table");
+        let (rows, notes) = read_back(&path);
+        assert!(rows[0].starts_with("{at_ns: 0, volume: \"db\", operation: \"write\", fua: true"));
+        assert!(rows[1].starts_with("{at_ns: 2000, volume: \"db\", operation: \"flush\""));
+        assert!(notes.contains(&(DROPPED_KEY.to_owned(), Some("5".to_owned()))), "{notes:?}");
     }
 }

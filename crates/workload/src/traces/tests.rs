@@ -1,8 +1,11 @@
+mod refused;
+mod round_trips;
+mod vscsi;
+
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use hemi_units::{Extent, Operation};
-use proptest::prelude::*;
+use hemi_units::Operation;
 
 use super::format::{Event, Format, FormatSpec, Reading, TimeUnit};
 use super::load::{Beyond, Entry, Trace};
@@ -144,56 +147,6 @@ fn fio_logs_are_read() {
 }
 
 #[test]
-fn what_does_not_parse_is_named_with_its_place() {
-    let good = "1,hm,0,Read,0,512,1\n";
-    for (format, text, expected) in [
-        (Format::Msr, "1,hm,0,Reed,0,512,1", "type is `Reed`: write Read or Write"),
-        (Format::Msr, "1,hm,0,Read,-1,512,1", "offset is `-1`: write a whole number below 2^64"),
-        (Format::Msr, "1,hm,0,Read,0", "size is ``: the line ends before this field"),
-        (Format::Msr, "1,hm,0,Read,0,1,1,9", "end of the line is `9`: "),
-        (Format::Msr, "1,hm,0,Read,18446744073709551615,1,1", "offset is `18446744073709551615`"),
-        (Format::Msr, "\u{fffd}", "timestamp is `\u{fffd}`"),
-    ] {
-        let error = records(format!("{good}{text}\n").as_bytes(), format).unwrap_err();
-        let error = error.to_string();
-        assert!(error.starts_with(&format!("a.trace, line 2: {expected}")), "{error}");
-    }
-    for (format, text, field) in [
-        (Format::Spc, "0,1,512,X,0.5", "opcode"),
-        (Format::Spc, "0,1,512,R,1e3", "timestamp"),
-        (Format::Alibaba, "device_id,opcode,offset,length,timestamp", "device_id"),
-        (Format::Tencent, "1,2,3,2,4", "I/O type"),
-        (Format::Disksim(TimeUnit::Ms), "1.0 0 8 8 g", "flags"),
-        (Format::Disksim(TimeUnit::Ms), "1.0 0 40000000000000000 8 0", "block"),
-        (Format::Blkparse(Event::Queue), "8,0 0 1 0.1 1 Q X 1 + 8 [a]", "RWBS"),
-        (Format::Blkparse(Event::Queue), "8,0 0 1 0.1 1 Q R 1 - 8 [a]", "plus sign"),
-        (Format::Blkparse(Event::Queue), "sda 0 1 0.1 1 Q R 1 + 8 [a]", "device"),
-        (Format::FioIolog, "fio version 1 iolog", "version"),
-        (Format::FioIolog, "fio version 3 iolog\n1 f wait 3", "action"),
-        (Format::Csv(None), "at_ns,operation,offset,length,size", "column"),
-        (Format::Csv(None), "at_ns,operation,offset,length,offset", "column"),
-        (Format::Csv(None), "at_ns,operation,offset", "first line"),
-        (Format::Csv(None), "at_ns,at,operation,offset,length", "first line"),
-        (Format::Csv(Some(TimeUnit::S)), "at_ns,operation,offset,length", "column"),
-        (Format::Csv(None), "at,operation,offset,length\n1,read,0,512", "at"),
-        (Format::Csv(None), "at_ns,operation,offset,length\n1,reed,0,512", "operation"),
-        (Format::Csv(None), "at_ns,operation,offset,length\n1,read,0,", "length"),
-        (Format::Csv(None), "at_ns,operation,offset,length,fua\n1,read,0,512,1", "fua"),
-        (Format::Csv(None), "at_ns,operation,offset,length,fua\n1,write,0,512,yes", "fua"),
-        (Format::Csv(None), "at_ns,operation,offset,length\n1,read,0,512,9", "end of the line"),
-    ] {
-        match records(text.as_bytes(), format).unwrap_err() {
-            TraceError::Field { field: named, .. } => assert_eq!(named, field, "{text}"),
-            other => panic!("{text}: {other}"),
-        }
-    }
-    let binary = records(b"\x1f\x8b\xff\xfe", Format::Msr).unwrap_err().to_string();
-    assert!(binary.contains("compressed?"), "{binary}");
-    let long = records(&vec![b'1'; 1 << 17], Format::Msr).unwrap_err().to_string();
-    assert!(long.contains("64 KiB"), "{long}");
-}
-
-#[test]
 fn volumes_are_chosen_by_name() {
     let path = sample("samples/msr.csv");
     let error = trace_of(&path, Format::Msr, None).unwrap_err().to_string();
@@ -230,144 +183,6 @@ fn requests_out_of_order_are_put_in_order() {
         Trace::from_reader(Reader::new(Cursor::new(text), "a.trace", format), None).unwrap();
     let expected = [entry(0, READ, 2, 8), entry(2_000, READ, 1, 8), entry(2_000, WRITE, 4, 8)];
     assert_eq!((trace.entries(), trace.empty()), (&expected[..], 1));
-}
-
-trait WriteIf {
-    fn write_if(self, write: bool) -> Operation;
-}
-
-impl WriteIf for Operation {
-    fn write_if(self, write: bool) -> Operation {
-        if write { WRITE } else { self }
-    }
-}
-
-const FORMATS: [Format; 10] = [
-    Format::Msr,
-    Format::Spc,
-    Format::Alibaba,
-    Format::Tencent,
-    Format::Disksim(TimeUnit::Us),
-    Format::Blkparse(Event::Queue),
-    Format::Blkparse(Event::Dispatch),
-    Format::FioIolog,
-    Format::Csv(None),
-    Format::Csv(Some(TimeUnit::Filetime)),
-];
-
-/// Returns the line with which a trace of the format begins.
-fn head_of(format: Format) -> &'static str {
-    match format {
-        Format::FioIolog => "fio version 3 iolog",
-        Format::Csv(None) => "at_ns,operation,fua,offset,length,latency_ns,volume",
-        Format::Csv(Some(_)) => "volume,at,operation,length,offset",
-        _ => "",
-    }
-}
-
-/// Returns a line in each format, with times in whole seconds, which all formats can express.
-fn line_of(format: Format, seconds: u64, volume: u64, write: bool, extent: Extent) -> String {
-    let (start, sectors) = (extent.start, extent.sectors());
-    let (offset, length) = (start * 512, sectors * 512);
-    let letter = if write { 'W' } else { 'R' };
-    match format {
-        Format::Msr => {
-            let kind = if write { "Write" } else { "Read" };
-            format!("{},h,{volume},{kind},{offset},{length},9", seconds * 10_000_000)
-        }
-        Format::Spc => format!("{volume},{start},{length},{letter},{seconds}.000000"),
-        Format::Alibaba => {
-            format!("{volume},{letter},{offset},{length},{}", seconds * 1_000_000)
-        }
-        Format::Tencent => format!("{seconds},{start},{sectors},{},{volume}", u8::from(write)),
-        Format::Disksim(_) => {
-            format!("{}.0 {volume} {start} {sectors} {}", seconds * 1_000_000, u8::from(!write))
-        }
-        Format::Blkparse(event) => {
-            let action = if event == Event::Queue { 'Q' } else { 'D' };
-            format!(
-                "  8,{volume}  1 2  {seconds}.000000000 77  {action} {letter}S {start} + {sectors} [x]"
-            )
-        }
-        Format::Hemi | Format::Vscsi => unreachable!("not of lines"),
-        Format::Csv(None) => {
-            let action = if write { "write" } else { "read" };
-            format!("{},{action},0,{offset},{length},7,v{volume}", seconds * 1_000_000_000)
-        }
-        Format::Csv(Some(_)) => {
-            let action = if write { "write" } else { "read" };
-            format!("v{volume},{}.00,{action},{length},{offset}", seconds * 10_000_000)
-        }
-        Format::FioIolog => {
-            let action = if write { "write" } else { "read" };
-            format!("{} f{volume} {action} {offset} {length}", seconds * 1_000_000)
-        }
-    }
-}
-
-proptest! {
-    #[test]
-    fn lines_come_back_as_they_were_written(
-        requests in prop::collection::vec(
-            (0..1_000_000_000_u64, 0..4_u64, any::<bool>(), 0..(1_u64 << 40), 1..4096_u64), 1..40),
-        end in prop::sample::select(vec!["\n", "\r\n", "\n\n"]),
-    ) {
-        for format in FORMATS {
-            let mut text = format!("{}\n", head_of(format));
-            for &(seconds, volume, write, start, sectors) in &requests {
-                let extent = Extent::new(start, sectors);
-                text.push_str(&line_of(format, seconds, volume, write, extent));
-                text.push_str(end);
-            }
-            let mut reader = Reader::new(Cursor::new(text), "a.trace", format);
-            for &(seconds, volume, write, start, sectors) in &requests {
-                let record = reader.next().unwrap().unwrap();
-                prop_assert_eq!(record.at, seconds * 1_000_000_000);
-                prop_assert_eq!(record.operation, READ.write_if(write));
-                prop_assert_eq!(record.extent, Extent::new(start, sectors));
-                prop_assert!(!record.rounded);
-                let name = reader.volume(record.volume).unwrap();
-                prop_assert!(name.ends_with(&volume.to_string()), "{}", name);
-            }
-            prop_assert!(reader.next().is_none());
-        }
-    }
-
-    #[test]
-    fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        for format in FORMATS {
-            for record in Reader::new(Cursor::new(&bytes), "a.trace", format).flatten() {
-                prop_assert!(record.extent.start <= record.extent.end);
-            }
-        }
-    }
-
-    #[test]
-    fn nor_does_what_is_nearly_a_trace(
-        lines in prop::collection::vec("[-0-9,. RWDFQSadeirtx+]{0,60}", 0..8),
-        version in prop::sample::select(vec!["fio version 2 iolog\n", "fio version 3 iolog\n",
-            "at_ns,operation,fua,offset,length,latency_ns\n", ""]),
-    ) {
-        let text = format!("{version}{}", lines.join("\n"));
-        for format in FORMATS {
-            // Nor does the loader, whatever the result.
-            if let Ok(mut trace) = Trace::from_reader(Reader::new(Cursor::new(&text), "a", format), Some("*"))
-                && trace.fit(1 << 20, Beyond::Wrap).is_ok()
-            {
-                prop_assert!(trace.end() <= 512 << 20);
-            }
-        }
-    }
-
-    #[test]
-    fn bytes_are_rounded_outwards(offset in 0..(1_u64 << 50), length in 1..1_000_000_u64) {
-        let text = format!("1,R,{offset},{length},1");
-        let record = records(text.as_bytes(), Format::Alibaba).unwrap()[0];
-        prop_assert!(record.extent.start * 512 <= offset && offset < (record.extent.start + 1) * 512);
-        let end = offset + length;
-        prop_assert!(record.extent.end * 512 >= end && end > (record.extent.end - 1) * 512);
-        prop_assert_eq!(record.rounded, !offset.is_multiple_of(512) || !end.is_multiple_of(512));
-    }
 }
 
 #[test]
@@ -408,65 +223,6 @@ fn a_recording_of_hemis_is_a_trace_with_latencies() {
     assert!(error.to_string().starts_with("a: "), "{error}");
 }
 
-/// Returns a vSCSI record of version 1 or 2, as libCacheSim's reader has their fields.
-fn vscsi(version: u16, command: u16, length: u32, address: u64, at: u64) -> Vec<u8> {
-    let (serial, parts) = (0x8000_0041_u32.to_le_bytes(), 2_u32.to_le_bytes());
-    let kind = [command.to_le_bytes(), (version << 8).to_le_bytes()].concat();
-    let counts = [length.to_le_bytes(), parts].concat();
-    let place = [address.to_le_bytes(), at.to_le_bytes()].concat();
-    match version {
-        1 => [&serial[..], &counts, &kind, &place].concat(),
-        _ => [&kind[..], &serial, &counts, &place, &250_u64.to_le_bytes()].concat(),
-    }
-}
-
-#[test]
-fn vscsi_is_read() {
-    // A write of 6656 bytes to sector 40,409,911 at 5,633,898.967708 s, the fourth record of the
-    // trace that comes with libCacheSim, written out.
-    let golden = b"\x41\x00\x00\x80\x00\x1a\x00\x00\x02\x00\x00\x00\x2a\x00\x00\x01\
-                   \x37\x9b\x68\x02\x00\x00\x00\x00\x9c\xf2\x8b\xbe\x1f\x05\x00\x00";
-    assert_eq!(vscsi(1, 0x2A, 6656, 40_409_911, 5_633_898_967_708), golden);
-    for (version, latency) in [(1, None), (2, Some(250_000))] {
-        let file = [
-            vscsi(version, 0x2A, 6656, 40_409_911, 5_633_898_967_708),
-            // INQUIRY is no request of the disk's data.
-            vscsi(version, 0x12, 36, 0, 5_633_898_967_709),
-            vscsi(version, 0x88, 700, 8, 5_633_898_967_710),
-            vscsi(version, 0x35, 0, 0, 5_633_898_967_711),
-        ];
-        let (write, read) = (Extent::new(40_409_911, 13), Extent::new(8, 2));
-        let expected = [
-            (5_633_898_967_708_000, WRITE, write, false),
-            (5_633_898_967_710_000, READ, read, true),
-            (5_633_898_967_711_000, Operation::Flush, Extent::default(), false),
-        ]
-        .map(|(at, operation, extent, rounded)| Record {
-            at,
-            volume: 0,
-            operation,
-            extent,
-            rounded,
-            latency,
-        });
-        assert_eq!(records(&file.concat(), Format::Vscsi).unwrap(), expected);
-        assert_eq!(detect(&file.concat()), Some(FormatSpec::Vscsi));
-        // A single record is enough.
-        assert_eq!(records(&file[0], Format::Vscsi).unwrap(), expected[..1]);
-        for (bytes, wrong) in [
-            (file.concat()[..70].to_vec(), "length is `"),
-            ([&file[0][..], &file[1], &[0; 40]].concat().repeat(9), "version is `"),
-            (vscsi(version, 0x2A, 1, 1 << 55, 0), "address is `36028797018963968`"),
-            (vscsi(version, 0x2A, 1, 0, u64::MAX), "time is `18446744073709551615`"),
-        ] {
-            let error = records(&bytes, Format::Vscsi).unwrap_err().to_string();
-            assert!(error.starts_with("a.trace, record ") && error.contains(wrong), "{error}");
-        }
-    }
-    let error = records(b"", Format::Vscsi).unwrap_err().to_string();
-    assert!(error.contains("record 1: version is ``"), "{error}");
-}
-
 #[test]
 fn the_samples_are_recognised() {
     for (name, format) in [
@@ -496,53 +252,4 @@ fn the_samples_are_recognised() {
     assert!(disksim.contains("time_unit = none"), "{disksim}");
     let readme = open(&sample("README.md"), Reading::default());
     assert!(readme.contains("in no format") && readme.contains("vscsi"), "{readme}");
-}
-
-proptest! {
-    #[test]
-    fn csv_comes_back_as_it_was_written(
-        requests in prop::collection::vec(
-            (any::<u64>(), 0..5_u8, 0..(1_u64 << 54), 1..=u32::MAX, any::<u64>()), 1..40),
-        latencies in any::<bool>(),
-    ) {
-        let operations = [
-            READ, WRITE, Operation::Write { fua: true }, Operation::Trim, Operation::Flush,
-        ];
-        let mut text = "at_ns,operation,fua,offset,length,latency_ns\n".to_owned();
-        let mut expected = Vec::new();
-        for (at, kind, start, sectors, latency) in requests {
-            let operation = operations[usize::from(kind)];
-            let (name, fua) = [("read", 0), ("write", 0), ("write", 1), ("trim", 0), ("flush", 0)]
-                [usize::from(kind)];
-            let (start, sectors) = if kind == 4 { (0, 0) } else { (start, sectors) };
-            let latency = if latencies { latency.to_string() } else { String::new() };
-            let (offset, length) = (start * 512, u64::from(sectors) * 512);
-            text.push_str(&format!("{at},{name},{fua},{offset},{length},{latency}\n"));
-            expected.push((at, entry(at, operation, start, sectors), latency));
-        }
-        expected.sort_by_key(|(at, ..)| *at);
-        let begin = expected[0].0;
-        let read = |text: &str| {
-            let bytes = Cursor::new(text.to_owned());
-            let reader = Reader::of(bytes, "a.csv", Reading::default()).unwrap();
-            Trace::from_reader(reader, None).unwrap()
-        };
-        let trace = read(&text);
-        prop_assert_eq!(trace.entries().len(), expected.len());
-        for (index, (entry, (at, mut wanted, latency))) in
-            trace.entries().iter().zip(expected).enumerate()
-        {
-            wanted.at = at - begin;
-            prop_assert_eq!(*entry, wanted);
-            if latencies {
-                prop_assert_eq!(trace.latencies()[index].to_string(), latency);
-            }
-        }
-        prop_assert_eq!(trace.latencies().is_empty(), !latencies);
-        let mut written = Vec::new();
-        super::convert::to_csv(&trace, &mut written).unwrap();
-        let again = read(std::str::from_utf8(&written).unwrap());
-        prop_assert_eq!(again.entries(), trace.entries());
-        prop_assert_eq!(again.latencies(), trace.latencies());
-    }
 }

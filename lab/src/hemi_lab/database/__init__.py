@@ -9,7 +9,7 @@ plain data (`results.py`, `scans.py`), which stays valid when a run is interrupt
 (`methods/database.py`, `methods/scans.py`).
 """
 
-from hemi_lab.errors import LabError
+from hemi_lab.errors import LabError, ToolError
 
 from .consistency import Condition, Finding
 from .results import Audit, OltpResult, PlacementResult, Step
@@ -18,7 +18,7 @@ from .scans import Scan, ScanResult, ScanRun, ScanSettings
 from .settings import BadSetting, OltpSettings, Placement, placement
 from .sysbench import Report, Second, TransactionKind
 from .targets import DeviceTarget, DirectoryTarget, HemiTarget, NbdTarget, OpenTarget, Target
-from .tools import Command, CommandLog, ToolFailed
+from .tools import Command, CommandLog
 from .workplace import Workplace, sweep, terminable
 
 __all__ = [
@@ -47,7 +47,7 @@ __all__ = [
     "Second",
     "Step",
     "Target",
-    "ToolFailed",
+    "ToolError",
     "TransactionKind",
     "Workplace",
     "placement",

@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from hemi_lab.errors import LabError
+from hemi_lab.errors import LabError, ToolError
 
-from .tools import Child, ToolFailed
+from .tools import Child
 from .workplace import Workplace
 
 DATABASE = "lab"
@@ -173,9 +173,9 @@ class MariaDb:
             return False
         try:
             self.query("SELECT 1", database=None)
-        except ToolFailed as error:
+        except ToolError as error:
             # Not listening yet. `wait_ready` notices if it has ended.
-            if "Can't connect" in error.output or self._process is None:
+            if "Can't connect" in error.message or self._process is None:
                 return False
             raise
         return True

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 from hemi_lab.errors import LabError
 from hemi_lab.statistics.histogram import Histogram
+from hemi_lab.tool import failed
 
-from .tools import Argument, CommandLog, ToolFailed
+from .tools import Argument, CommandLog
 
 
 class OutputNotUnderstood(LabError):
@@ -280,5 +281,5 @@ def run(
     printed, processor_seconds = log.stream(*argv, timeout=seconds + grace, on_line=on_line)
     # sysbench 1.0 may exit with 0 although a thread has given up.
     if "FATAL:" in printed:
-        raise ToolFailed(log.commands[-1].line, "reported a fatal error", printed)
+        raise failed([str(word) for word in argv], "reported a fatal error", printed)
     return parse(printed), processor_seconds

@@ -1,7 +1,7 @@
 """Runs the tools of the database part, and records every command.
 
-A tool that fails is a `ToolFailed`, which shows the command and all its output. Tools are started
-as all of the lab's are (`hemi_lab.tool.start`), so none outlives the lab.
+A tool that fails is a `ToolError`, which shows the command and its output. Tools are started as all
+of the lab's are (`hemi_lab.tool.start`), so none outlives the lab.
 """
 
 from __future__ import annotations
@@ -16,24 +16,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hemi_lab.errors import LabError
-from hemi_lab.tool import kill_session, start
+from hemi_lab.errors import ToolError
+from hemi_lab.tool import ended, failed, kill_session, start, text
 
 Argument = str | Path | int | float
 
-# Shown tail of a tool's output. The reason is at its end.
-_SHOWN_BYTES = 8000
-
-
-class ToolFailed(LabError):
-    """A tool has failed, is missing, or did not end."""
-
-    def __init__(self, command: str, what: str, output: str) -> None:
-        """Takes `what`, the rest of the sentence: "exited with 1", "did not end within 60 s"."""
-        self.command = command
-        self.output = output
-        shown = output[-_SHOWN_BYTES:].strip() or "(it printed nothing)"
-        super().__init__(f"`{command}` {what}:\n{shown}")
+INSTALL = "Is its package installed?"
 
 
 @dataclass
@@ -70,7 +58,7 @@ class CommandLog:
         try:
             process = start(words, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         except OSError as error:
-            raise _not_started(command.line, words[0], error) from error
+            raise ToolError(words, str(error), INSTALL) from error
         try:
             given = None if stdin is None else stdin.encode()
             out, err = process.communicate(given, timeout)
@@ -78,16 +66,14 @@ class CommandLog:
             kill_session(process)
             out, err = process.communicate()
             if isinstance(error, subprocess.TimeoutExpired):
-                raise ToolFailed(
-                    command.line, f"did not end within {timeout:g} s", _text(out + err)
-                ) from error
+                raise failed(words, f"did not end within {timeout:g} s", out + err) from error
             raise
         finally:
             command.seconds = time.monotonic() - began
             command.exit_code = process.returncode
         if process.returncode != 0:
-            raise ToolFailed(command.line, _ending(process.returncode), _text(out + err))
-        return _text(out)
+            raise failed(words, ended(process.returncode), out + err)
+        return text(out)
 
     def stream(
         self, *argv: Argument, timeout: float, on_line: Callable[[str], object]
@@ -103,11 +89,11 @@ class CommandLog:
         try:
             process = start(words, stderr=subprocess.STDOUT)
         except OSError as error:
-            raise _not_started(command.line, words[0], error) from error
+            raise ToolError(words, str(error), INSTALL) from error
         usage = None
         try:
-            printed, ended = _read_lines(process, began + timeout, on_line)
-            if ended:
+            printed, is_whole = _read_lines(process, began + timeout, on_line)
+            if is_whole:
                 _, status, usage = os.wait4(process.pid, 0)
                 process.returncode = os.waitstatus_to_exitcode(status)
         finally:
@@ -119,9 +105,9 @@ class CommandLog:
             assert process.stdout is not None
             process.stdout.close()
         if usage is None:
-            raise ToolFailed(command.line, f"did not end within {timeout:g} s", printed)
+            raise failed(words, f"did not end within {timeout:g} s", printed)
         if process.returncode != 0:
-            raise ToolFailed(command.line, _ending(process.returncode), printed)
+            raise failed(words, ended(process.returncode), printed)
         return printed, usage.ru_utime + usage.ru_stime
 
 
@@ -141,12 +127,12 @@ def _read_lines(
             whole += piece
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
-                on_line(_text(line))
+                on_line(text(line))
             if not piece:
                 if rest:
-                    on_line(_text(rest))
-                return _text(bytes(whole)), True
-    return _text(bytes(whole)), False
+                    on_line(text(rest))
+                return text(bytes(whole)), True
+    return text(bytes(whole)), False
 
 
 class Child:
@@ -154,7 +140,7 @@ class Child:
 
     def __init__(self, log: CommandLog, output: Path, *argv: Argument) -> None:
         """Starts it. Appends to `output`."""
-        words = [str(a) for a in argv]
+        words = self._words = [str(a) for a in argv]
         self._command = log.begin(words)
         self._output = output
         self._began = time.monotonic()
@@ -162,7 +148,7 @@ class Child:
             try:
                 self._process = start(words, stdout=out, stderr=out)
             except OSError as error:
-                raise _not_started(self._command.line, words[0], error) from error
+                raise ToolError(words, str(error), INSTALL) from error
 
     @property
     def pid(self) -> int:
@@ -174,16 +160,16 @@ class Child:
         """True while it runs."""
         return self._process.poll() is None
 
-    def failed(self, what: str) -> ToolFailed:
+    def failed(self, what: str) -> ToolError:
         """Returns the error to raise when the server misbehaves, with its output."""
-        return ToolFailed(self._command.line, what, self._output.read_text(errors="replace"))
+        return failed(self._words, what, self._output.read_bytes())
 
     def wait_ready(self, ready: Callable[[], bool], timeout: float) -> None:
         """Waits until `ready()`. Raises if the child ends first, or after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while not ready():
             if not self.running:
-                raise self.failed(f"{_ending(self._process.returncode)} before it was ready")
+                raise self.failed(f"{ended(self._process.returncode)} before it was ready")
             if time.monotonic() > deadline:
                 raise self.failed(f"was not ready within {timeout:g} s")
             time.sleep(0.02)
@@ -198,7 +184,7 @@ class Child:
             raise self.failed(f"did not end within {timeout:g} s after SIGTERM") from error
         self._note_end()
         if code != 0:
-            raise self.failed(f"{_ending(code)} after SIGTERM")
+            raise self.failed(f"{ended(code)} after SIGTERM")
 
     def kill(self) -> None:
         """Sends SIGKILL if it still runs."""
@@ -219,17 +205,3 @@ class Child:
         except OSError as error:
             raise self.failed("has ended") from error
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _ending(code: int) -> str:
-    return f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
-
-
-def _text(data: bytes) -> str:
-    return data.decode(errors="replace")
-
-
-def _not_started(line: str, program: str, error: OSError) -> ToolFailed:
-    return ToolFailed(
-        line, "could not be started", f"{program}: {error.strerror}; is its package installed?"
-    )

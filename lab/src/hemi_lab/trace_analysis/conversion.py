@@ -74,7 +74,8 @@ def _convert(hemi: str, file: Path, begin: bytes, reading: Reading, into: Path) 
     if program is None:
         _run(command, file, subprocess.DEVNULL)
         return
-    unpack = [tool.find(program, program.upper(), f"Install {program}, or decompress it."), "-dc"]
+    variable, way_out = f"HEMI_LAB_{program.upper()}", f"Install {program}, or decompress it."
+    unpack = [tool.find(program, variable, way_out), "-dc"]
     with tool.start([*unpack, str(file)]) as unpacked:
         failed = None
         try:
