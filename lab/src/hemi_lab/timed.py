@@ -11,8 +11,10 @@ from pydantic import Field, model_validator
 from hemi_lab.units import Size, Time, shown_size
 from hemi_lab.workload import Load, Strict, Zone
 
-TraceFormat = Literal["fio_iolog", "msr", "alibaba", "tencent", "spc", "blkparse", "hemi"]
-"""The trace formats that `hemi sim` reads. `hemi` is the output of `hemi serve --record`."""
+TraceFormat = Literal[
+    "hemi", "csv", "msr", "spc", "alibaba", "tencent", "blkparse", "fio_iolog", "vscsi"
+]
+"""The trace formats that hemi reads without more to be said (`hemi trace`)."""
 
 
 class OpenLoad(Strict):
@@ -133,7 +135,8 @@ class ReplayLoad(Strict):
 
     trace: str
     """An absolute path, or one relative to the directory in which hemi-lab was started."""
-    format: TraceFormat
+    format: TraceFormat | None = None
+    """Recognised if it is not named."""
     volume: str | None = None
     """The volume of a trace with several. `*` replays all of them on one target."""
     queue_depth: Annotated[int, Field(ge=1, le=65536)]

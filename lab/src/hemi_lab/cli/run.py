@@ -67,7 +67,7 @@ def run(
     ] = None,
     trace_format: Annotated[
         str | None,
-        typer.Option(help=f"Format of the trace: {', '.join(FORMATS)}; the plan's by default."),
+        typer.Option(help=f"Format of the trace: {', '.join(FORMATS)}; recognised by default."),
     ] = None,
     trace_volume: Annotated[
         str | None,

@@ -10,13 +10,12 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from hemi_lab.errors import LabError
-from hemi_lab.targets.setup import SetupTarget
-from hemi_lab.targets.volume import VolumeTarget
 
 from .workplace import Workplace, unmount
 
@@ -156,32 +155,53 @@ class NbdTarget:
         return opened
 
 
+class Volume(Protocol):
+    """A hemi volume that is served."""
+
+    def export(self) -> str:
+        """Returns the URI of its export."""
+
+    def status(self) -> dict[str, Any]:
+        """Returns its status."""
+
+
+class Made(Protocol):
+    """A volume that was made for the run."""
+
+    def shown(self) -> str:
+        """Returns the commands that repeat it."""
+
+    def stop(self) -> None:
+        """Stops it. Raises if it does not end in order."""
+
+    def remove(self) -> None:
+        """Removes it, whatever has failed."""
+
+
 @dataclass(frozen=True)
 class HemiTarget:
-    """A hemi volume, through its export: one that is served, or one made for the run."""
+    """A hemi volume, through its export."""
 
-    volume: VolumeTarget | SetupTarget
+    serve: Callable[[], AbstractContextManager[tuple[Volume, Made | None]]]
+    """Serves it, unless it is served already."""
     file_system: FileSystem = "ext4"
     wipe: bool = False
     """Allows destroying data on the volume."""
 
     def open(self, place: Workplace) -> OpenTarget:
         """Serves the volume if need be, and creates the file system on its export."""
-        if isinstance(self.volume, VolumeTarget):
-            return self._of(self.volume, place)
-        with self.volume.served() as (made, served):
-            place.defer(made.remove)
-            opened = self._of(served, place)
-            opened.closers.insert(0, made.stop)
-            opened.description["served"] = made.shown()
+        with self.serve() as (volume, made):
+            if made is not None:
+                place.defer(made.remove)
+            opened = NbdTarget(volume.export(), self.file_system, self.wipe).open(place)
+            if made is not None:
+                opened.closers.insert(0, made.stop)
+                opened.description["served"] = made.shown()
+            status = volume.status()
+            legs = [f"{leg['name']} ({leg['path']})" for leg in status["legs"]]
+            opened.observe = volume.status
+            opened.description |= {"kind": "hemi volume", "hemi": status["version"], "legs": legs}
             return opened
-
-    def _of(self, volume: VolumeTarget, place: Workplace) -> OpenTarget:
-        opened = NbdTarget(volume.export(), self.file_system, self.wipe).open(place)
-        opened.observe = volume.status
-        known = volume.describe()
-        opened.description |= {"kind": "hemi volume", "hemi": known.model, "legs": known.legs}
-        return opened
 
 
 def _mounted(place: Workplace, directory: Path) -> dict[str, Any]:

@@ -39,10 +39,11 @@ def workload(step: Step, capacity: int) -> dict[str, Any]:
     if isinstance(load, ReplayLoad):
         replay: dict[str, Any] = {
             "trace": str(Path(load.trace).resolve()),
-            "format": load.format,
             "beyond": "wrap",
             "queue_depth": load.queue_depth,
         }
+        if load.format is not None:
+            replay["format"] = load.format
         if load.volume is not None:
             replay["volume"] = load.volume
         if load.speed != 1:

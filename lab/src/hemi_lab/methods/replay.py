@@ -33,17 +33,16 @@ def run(test: ReplayTest, bench: Bench, outcome: Outcome) -> None:
                 "mean size, KiB": made.mean_bytes / 1024,
                 "span, GiB": made.span_bytes / (1 << 30),
             }
-            _play(test, bench, str(path), "alibaba", "*", made)
+            _play(test, bench, str(path), "*", made)
         else:
             outcome.facts["trace"] = test.trace
-            _play(test, bench, test.trace, test.format, test.volume, None)
+            _play(test, bench, test.trace, test.volume, None)
 
 
 def _play(
     test: ReplayTest,
     bench: Bench,
     trace: str,
-    format_: str,
     volume: str | None,
     made: traces.Made | None,
 ) -> None:
@@ -51,7 +50,7 @@ def _play(
         load = ReplayLoad.model_validate(
             {
                 "trace": trace,
-                "format": format_,
+                "format": None if made else test.format,
                 "volume": volume,
                 "queue_depth": depth,
                 "speed": test.speed,

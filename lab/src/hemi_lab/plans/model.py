@@ -260,7 +260,7 @@ class ReplayTest(Test):
 
     kind: Literal["replay"]
     trace: str | None = None
-    format: TraceFormat = "alibaba"
+    format: TraceFormat | None = None
     volume: str | None = None
     queue_depths: Annotated[list[Count], Field(min_length=1)]
     speed: Annotated[float, Field(gt=0)] = 1.0

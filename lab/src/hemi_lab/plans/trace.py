@@ -25,9 +25,7 @@ def with_trace(plan: Plan, trace: str, format_: str | None, volume: str | None) 
         raise UsageError(
             f"--trace {trace}: no test of {plan.name} replays a trace", "The plan mail has one."
         )
-    changed: dict[str, str | None] = {"trace": str(Path(trace).resolve())}
-    if format_ is not None:
-        changed["format"] = format_
+    changed: dict[str, str | None] = {"trace": str(Path(trace).resolve()), "format": format_}
     if volume is not None:
         changed["volume"] = volume
     tests = [

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
@@ -135,8 +136,10 @@ def _part(text: str) -> Part:
         opens = database.DeviceTarget(Path(raw.path), file_system, wipe=True)
     elif isinstance(raw, NbdTarget):
         opens = database.NbdTarget(raw.path, file_system, wipe=True)
-    elif isinstance(raw, VolumeTarget | SetupTarget):
-        opens = database.HemiTarget(raw, file_system, wipe=True)
+    elif isinstance(raw, SetupTarget):
+        opens = database.HemiTarget(raw.served, file_system, wipe=True)
+    elif isinstance(raw, VolumeTarget):
+        opens = database.HemiTarget(lambda: nullcontext((raw, None)), file_system, wipe=True)
     else:
         raise refused
     described = replace(raw.describe(), file_system=system, text=text)

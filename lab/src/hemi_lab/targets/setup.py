@@ -116,7 +116,7 @@ class SetupTarget:
         return [leg.folder or self._setup.folder for leg in self._setup.legs]
 
     @contextmanager
-    def served(self) -> Iterator[tuple[ServedVolume, VolumeTarget]]:
+    def served(self) -> Iterator[tuple[VolumeTarget, ServedVolume]]:
         """Creates and serves the volume. If the block fails, the volume is removed."""
         self.check(Needs())
         volume = ServedVolume(
@@ -129,7 +129,7 @@ class SetupTarget:
         )
         try:
             volume.start()
-            yield volume, VolumeTarget(f"hemi:{volume.control}", str(volume.control), volume.uri)
+            yield VolumeTarget(f"hemi:{volume.control}", str(volume.control), volume.uri), volume
         except BaseException:
             # Leave nothing over, even on Ctrl-C.
             volume.remove()
@@ -137,7 +137,7 @@ class SetupTarget:
 
     def open(self, seed: int) -> Driver:
         """Creates and serves the volume."""
-        with self.served() as (volume, served):
+        with self.served() as (served, volume):
             driver = served.open(seed)
             assert isinstance(driver, FioDriver)
             return _Leaving(RealDriver(driver, driver.faults), volume)
