@@ -96,7 +96,7 @@ impl Volumes {
     }
 }
 
-/// What some formats keep from line to line.
+/// The state that some formats keep from line to line.
 #[derive(Debug, Default)]
 struct State {
     iolog: fio_iolog::State,

@@ -61,7 +61,7 @@ struct ConvertArgs {
     file: String,
 }
 
-/// How to read a trace, for every command that reads one.
+/// The way to read a trace, for every command that reads one.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct ReadingArgs {
     /// Format of the trace: hemi, csv, msr, spc, alibaba, tencent, disksim, mqsim, blkparse,
@@ -109,7 +109,10 @@ impl ReadingArgs {
 
 /// Returns the error for a trace that cannot be read.
 pub(crate) fn refused(error: &TraceError) -> anyhow::Error {
-    let way_out = "hemi help trace convert lists the formats.";
+    let way_out = match error {
+        TraceError::Volumes { .. } => "Give --volume NAME, or --volume '*'.",
+        _ => "hemi help trace convert lists the formats.",
+    };
     Failure::error(Kind::Usage, error.to_string(), way_out)
 }
 

@@ -54,7 +54,7 @@ pub enum TraceError {
     Field {
         /// The file.
         file: String,
-        /// What the number counts: `line`, or `record` in a binary format.
+        /// The thing that is counted: `line`, or `record` in a binary format.
         unit: &'static str,
         /// The line or record, counted from 1.
         number: u64,

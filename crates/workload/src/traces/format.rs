@@ -81,7 +81,7 @@ pub enum Event {
     Dispatch,
 }
 
-/// How to read a trace, as far as it was said.
+/// The way to read a trace, as far as it was said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// The format; recognised by the file's beginning if absent.

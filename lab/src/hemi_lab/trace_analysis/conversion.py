@@ -27,7 +27,7 @@ _COMPRESSED = {
 
 @dataclass(frozen=True)
 class Reading:
-    """How traces are read, as far as it was said; options of `hemi trace convert`."""
+    """The way to read traces, as far as it was said: options of `hemi trace convert`."""
 
     format: str | None = None
     time_unit: str | None = None

@@ -1,4 +1,4 @@
-//! What does not parse is refused, and named with its place.
+//! Lines that do not parse are refused, and named with their place.
 
 use super::super::TraceError;
 use super::super::format::{Event, Format, TimeUnit};
