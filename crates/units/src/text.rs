@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     /// Examples of the grammar, which hemi-lab's reader is also held to.
-    #[derive(Deserialize)]
+    #[derive(serde::Deserialize)]
     struct Grammar {
         sizes: BTreeMap<String, u64>,
         not_sizes: Vec<String>,
