@@ -6,13 +6,13 @@ rows with each other, not with the other tables.
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 from hemi_harness import HEMI, Sandbox
 from hemi_harness.user_mode import kernel_arguments
+from hemi_lab.database.sysbench import parse
 
 from .devices import KERNEL
 from .guest import result_of
@@ -84,19 +84,13 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
 
 def figures(text: str) -> dict[str, float]:
     """Returns what sysbench printed: transactions a second, latencies of a transaction in ms."""
-    wanted = {
-        "transactions": r"transactions:\s+\d+\s+\(([\d.]+) per sec",
-        "mean": r"avg:\s+([\d.]+)",
-        "p99": r"99th percentile:\s+([\d.]+)",
-        "max": r"max:\s+([\d.]+)",
+    report = parse(text)
+    return {
+        "transactions": report.transactions_per_second,
+        "mean": report.latency_mean_ms,
+        f"p{report.latency_rank}": report.latency_at_rank_ms,
+        "max": report.latency_max_ms,
     }
-    found = {}
-    for name, pattern in wanted.items():
-        match = re.search(pattern, text)
-        if match is None:
-            raise AssertionError(f"sysbench printed no {name}:\n{text}")
-        found[name] = float(match[1])
-    return found
 
 
 def report(data: dict[str, Any]) -> list[str]:

@@ -6,12 +6,12 @@ rows with each other, not with the other tables.
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from hemi_harness import HEMI, FioResult, Sandbox
+from hemi_harness.fio import job_of
 from hemi_harness.user_mode import kernel_arguments
 
 from .guest import result_of
@@ -90,9 +90,7 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
 
 def _figures(path: Path, ticks: str) -> dict[str, Any]:
     """Returns the figures of a run, with hemi's processor time for a request in µs."""
-    text = path.read_text()
-    # fio may print something before its JSON.
-    job = json.loads(text[text.index("{") :])["jobs"][0]
+    job = job_of(path)
     kind = "read" if job["read"]["total_ios"] else "write"
     result = FioResult.parse(job, kind)
     got = figures(result, None)

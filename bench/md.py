@@ -7,12 +7,12 @@ the other tables.
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from hemi_harness import HEMI, FioResult, Sandbox
+from hemi_harness.fio import job_of
 from hemi_harness.user_mode import kernel_arguments
 
 from .guest import result_of, why
@@ -79,9 +79,7 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
 
 def _figures(key: str, path: Path, directory: Path) -> dict[str, Any]:
     """Returns the figures of a run. Latencies count from the start of the submission."""
-    text = path.read_text()
-    # fio may print something before its JSON.
-    job = json.loads(text[text.index("{") :])["jobs"][0]
+    job = job_of(path)
     job["write"]["clat_ns"] = job["write"]["lat_ns"]
     result = FioResult.parse(job, "write")
     if result.errors or not result.operations:

@@ -21,12 +21,15 @@ def percentile(latency: dict[str, Any], rank: float) -> float:
     return min(max(found, float(latency["min"])), float(latency["max"])) if found else 0.0
 
 
-def job_of(path: Path, process: Process) -> dict[str, Any]:
-    """Returns the only job of the JSON that fio has written, which may have warnings before it."""
+def job_of(path: Path, process: Process | None = None) -> dict[str, Any]:
+    """Returns the only job of the JSON that fio has written, which may have warnings before it.
+
+    If there is none, the error shows what the process printed."""
     text = path.read_text() if path.exists() else ""
     start = text.find("{")
     if start < 0:
-        raise AssertionError(f"fio wrote no JSON:\n{text}\n{process.output()}")
+        said = process.output() if process else ""
+        raise AssertionError(f"fio wrote no JSON:\n{text}\n{said}")
     job: dict[str, Any] = json.loads(text[start:])["jobs"][0]
     return job
 
