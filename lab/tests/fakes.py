@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import polars as pl
 from hemi_lab.drivers.base import Ceiling, Outcome
 from hemi_lab.errors import UsageError
-from hemi_lab.statistics.histogram import Histogram, Moments
+from hemi_lab.statistics.histogram import Histogram, Moments, fio_bin, fio_index
 from hemi_lab.steps import INTERVALS, Little, Operation, Step, StepResult, no_causes
 from hemi_lab.targets.base import Description, Hazards, Needs
 from hemi_lab.workload import Load
@@ -105,3 +106,52 @@ class FakeTarget:
 
     def open(self, seed: int) -> FakeDriver:
         return self.driver
+
+
+_DRAWN = 4000
+"""Most latencies that a step of the noisy driver draws."""
+
+
+@dataclass
+class NoisyDriver(FakeDriver):
+    """Makes steps whose seconds and latencies scatter as a drive's do, from the steps' seeds."""
+
+    def run(self, step: Step) -> StepResult:
+        plain = super().run(step)
+        if step.load is None or not plain.all.moments.count:
+            return plain
+        chance = np.random.default_rng(step.seed)
+        mean = plain.all.moments.mean
+        count = plain.all.moments.count
+        # Each drawn latency stands for as many requests, so that few need to be drawn.
+        each = -(-count // _DRAWN)
+        drawn = mean * chance.lognormal(-0.32, 0.8, size=count // each)
+        # Bins of fio's width, as real results have.
+        kept = Histogram.of((*fio_bin(fio_index(round(one * 1e9))), 1) for one in drawn)
+        bins = Histogram(kept.low, kept.high, kept.count * each)
+        deviation, most = float(drawn.std()), float(drawn.max())
+        total = bins.total
+        whole = Operation(
+            Moments(total, float(drawn.mean()), deviation, most),
+            round(total * (step.load.mean_size() or 0)),
+            bins,
+        )
+        seconds = plain.intervals.height
+        rates = chance.normal(1.0, 0.06, size=seconds)
+        intervals = plain.intervals.with_columns(
+            (pl.col("count") * pl.Series(rates)).round().cast(pl.Int64).alias("count"),
+            (pl.col("mean_seconds") / pl.Series(rates)).alias("mean_seconds"),
+            (pl.col("mean_seconds") * pl.Series(chance.uniform(4, 30, size=seconds))).alias(
+                "maximum_seconds"
+            ),
+            pl.lit(deviation).alias("standard_deviation_seconds"),
+        )
+        kind = next(name for name in plain.operations if name != "all")
+        writes = intervals.with_columns(pl.lit(kind).alias("operation"))
+        return replace(
+            plain,
+            operations={kind: whole, "all": whole},
+            issued=total,
+            completed=total,
+            intervals=pl.concat([intervals, writes]),
+        )

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import pages
 import polars as pl
 import pytest
 from fakes import CAPACITY, FakeDriver, FakeTarget
@@ -13,6 +14,7 @@ from hemi_lab.comparison import page
 from hemi_lab.comparison.figures import Compared, Figure, compared
 from hemi_lab.comparison.freezes import SHOWN, compared_freezes
 from hemi_lab.comparison.interleave import Turns, take_turns
+from hemi_lab.comparison.shown import share
 from hemi_lab.comparison.sides import Side, side
 from hemi_lab.errors import RefusedError, UsageError
 from hemi_lab.plans.load import parse
@@ -325,7 +327,7 @@ def test_the_page_has_the_freezes(frozen_sides: list[Side], tmp_path: Path) -> N
     a, b = frozen_sides
     path = tmp_path / "page.html"
     page.write([a, b], {"B": [*compared_freezes(a, b), *compared(a, b)]}, path)
-    text = path.read_text()
+    text = pages.read(path)
     assert "Longest request against the freeze" in text
     assert "B, leg 1 frozen" in text
     assert text.index("around the freeze</h3>") < text.index("1T/1Q</h3>")
@@ -360,5 +362,5 @@ def test_loads_of_one_label_are_not_laid_over_each_other(frozen_sides: list[Side
 
 
 def test_differences_have_a_true_minus() -> None:
-    assert page.share(-0.123) == "\N{MINUS SIGN}12.3 %"
-    assert page.share(0.123) == "+12.3 %"
+    assert share(-0.123) == "\N{MINUS SIGN}12.3 %"
+    assert share(0.123) == "+12.3 %"

@@ -69,9 +69,9 @@ def test_a_window_has_its_numbers() -> None:
     rows = table_of(windows.parts(tracked), "Steady window: writes")
     assert rows["average"] == ["2,000 IOPS"]
     assert rows["average + 10 %"] == ["2,200 IOPS"]
-    assert rows["average - 10 %"] == ["1,800 IOPS"]
+    assert rows["average − 10 %"] == ["1,800 IOPS"]
     # 2,100 in round 2, 50 less in each after it.
-    assert rows["best linear fit"] == ["2,200 - 50 × round, IOPS"]
+    assert rows["best linear fit"] == ["2,200 − 50 × round, IOPS"]
     assert rows["excursion of the fit, at most 10 %"] == ["10.0%"]
     spread = tracked.model_copy(update={"range_share": 0.3, "reached": False})
     rows = table_of(windows.parts(spread), "Last window, NOT steady: writes")

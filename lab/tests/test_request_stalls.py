@@ -176,7 +176,7 @@ def test_the_picture_marks_every_phase() -> None:
     # From the first phase on.
     assert {shape.x0 for shape in figure.layout.shapes} == {0.0, 2.0, 3.0}
     slowest = next(line for line in figure.data if line.name == "slowest")
-    assert max(value for value in slowest.y if value is not None) == pytest.approx(2001)
+    assert max(value for value in slowest.y if value is not None) == pytest.approx(2.001)
     rows = stalls.phases(table()).rows
     assert [row[0] for row in rows][1] == "1: 2 s on all writes"
     assert rows[1][7] == "2 s"

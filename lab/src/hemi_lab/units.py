@@ -115,3 +115,8 @@ def shown_rate(bytes_per_second: float) -> str:
 def shown_count(count: float) -> str:
     """Returns a text such as `41,862`. Numbers below 100 have three digits."""
     return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
+
+
+def signed(text: str) -> str:
+    """Returns a number's text with a true minus sign, as wide as a plus."""
+    return text.replace("-", "\N{MINUS SIGN}")

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from hemi_lab.comparison import page
+from hemi_lab.comparison import summary as whole
 from hemi_lab.comparison.figures import BASES, Compared, compared
 from hemi_lab.comparison.freezes import compared_freezes
 from hemi_lab.comparison.interleave import Turns, check, letters, take_turns
@@ -18,7 +18,9 @@ from hemi_lab.comparison.sides import Side, side
 from hemi_lab.errors import UsageError
 from hemi_lab.estimate import of_plan
 from hemi_lab.plans.load import load
+from hemi_lab.printed import print_table
 from hemi_lab.progress import Progress
+from hemi_lab.report.parts import Table
 from hemi_lab.runner import Ended
 from hemi_lab.targets.base import Target
 from hemi_lab.targets.database import parse_database
@@ -113,15 +115,13 @@ def _print(sides: list[Side], found: dict[str, list[Compared]]) -> None:
         console.print(f"{known.letter}  {known.name}: {len(known.readers)} runs")
     for said in page.warnings(sides):
         console.print(f"note: {said}")
+    console.print()
+    print_table(whole.table(sides, found))
     for letter, compareds in found.items():
         for item in compareds:
             console.print(f"\n{item.point[0]}, {item.label}: {letter} against A")
-            table = Table(box=None)
-            for number, heading in enumerate(page.headings(letter)):
-                table.add_column(heading, justify="left" if number in (0, 5) else "right")
-            for figure in item.figures:
-                table.add_row(*page.row(figure))
-            Console(width=max(100, console.width)).print(table)
+            rows = [page.row(figure) for figure in item.figures]
+            print_table(Table(page.headings(letter), rows))
         for basis in dict.fromkeys(item.basis for item in compareds):
             console.print(f"\nintervals: {BASES[basis]}")
         console.print(page.summary(compareds))

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from hemi_lab.costs import page
 from hemi_lab.costs.costs import cost
 from hemi_lab.costs.plan import load_plan
 from hemi_lab.costs.power import power
+from hemi_lab.printed import print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -33,14 +33,8 @@ def tco(
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(meant.title)
     for content in (page.costs_table(meant, costs), page.drives_table(meant, costs)):
-        table = Table(box=None)
-        for number, heading in enumerate(content.headings):
-            table.add_column(heading, justify="right" if number else "left", no_wrap=True)
-        for row in content.rows:
-            table.add_row(*row)
         console.print()
-        Console(width=max(200, console.width)).print(table)
-        console.print(content.note)
+        print_table(content)
     if html is not None:
         page.write(meant, costs, plan.read_text(), html)
         typer.echo(html)

@@ -19,7 +19,7 @@ from hemi_lab.comparison.figures import (
     over_runs,
 )
 from hemi_lab.comparison.sides import Side
-from hemi_lab.report.figures import COLOURS, GREY
+from hemi_lab.report.colours import COLOURS, GREY
 from hemi_lab.report.freezes import along_the_freeze
 from hemi_lab.results.model import Freeze
 from hemi_lab.statistics.confidence import LEVEL, of_mean

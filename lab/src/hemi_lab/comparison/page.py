@@ -7,36 +7,16 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from hemi_lab.comparison import freezes
+from hemi_lab.comparison import summary as whole
 from hemi_lab.comparison.figures import BASES, Compared, Figure
+from hemi_lab.comparison.shown import share, shown
 from hemi_lab.comparison.sides import Side
-from hemi_lab.report import figures
+from hemi_lab.report import axes, colours, figures, headline
 from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Table
 from hemi_lab.statistics.confidence import LEVEL
-from hemi_lab.units import shown_count, shown_rate, shown_time
 
-_COLOURS = {True: figures.GREEN, False: figures.RED, None: figures.GREY}
-
-
-def shown(figure: Figure, value: float | None) -> str:
-    """Returns a figure's value as text."""
-    if value is None:
-        return "–"
-    by_kind = {"rate": shown_count, "bytes": shown_rate, "time": shown_time}
-    return by_kind[figure.kind](value)
-
-
-def share(value: float | None) -> str:
-    """Returns a text such as `+12.3 %`."""
-    if value is None or value != value:
-        return "–"
-    if value > 1e6:
-        return "× over 10⁶"
-    if value > 999:
-        return f"× {value + 1:,.0f}"
-    # A hyphen is half as wide as the plus in the row above it.
-    shown = f"{100 * value:+.1f} %".replace("-", "\N{MINUS SIGN}")
-    return shown if abs(value) < 9.995 else f"× {value + 1:.3g}"
+_COLOURS = {True: colours.GREEN, False: colours.RED, None: colours.GREY}
 
 
 def row(figure: Figure) -> list[str]:
@@ -134,6 +114,11 @@ def write(sides: list[Side], found: dict[str, list[Compared]], path: Path) -> No
         "compare.html.j2",
         path,
         sides=sides,
+        headline=headline.chart(
+            [headline.System(f"{side.letter}: {side.name}", side.readers) for side in sides],
+            "Each test at its best, of all sides",
+        ),
+        summary=whole.table(sides, found),
         sections=sections,
         warnings=warnings(sides),
         simulated=any(side.simulated for side in sides),
@@ -223,7 +208,7 @@ def _forest(compareds: list[Compared], names: tuple[str, ...]) -> go.Figure:
             marker={"size": 9, "color": _COLOURS[item.better]},
             hovertext=item.said(),
         )
-    figure.add_vline(x=1, line={"color": figures.GREY, "width": 1, "dash": "dot"})
-    figure.update_xaxes(title="as a multiple of A", type="log")
+    figure.add_vline(x=1, line={"color": colours.GREY, "width": 1, "dash": "dot"})
+    figure.update_xaxes(**axes.multiple("as a multiple of A"))
     figure.update_yaxes(autorange="reversed", type="category")
     return figure

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from hemi_lab.costs.costs import Cost
 from hemi_lab.costs.plan import CostPlan
-from hemi_lab.report import figures
+from hemi_lab.report import colours
 from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Table
 from hemi_lab.units import shown_count
@@ -123,14 +123,14 @@ def _bars(plan: CostPlan, costs: list[Cost]) -> go.Figure:
         y=rows,
         name="purchase",
         orientation="h",
-        marker={"color": figures.BLUE},
+        marker={"color": colours.BLUE},
     )
     figure.add_bar(
         x=[cost.energy * years for cost in costs for years in plan.years],
         y=rows,
         name="energy",
         orientation="h",
-        marker={"color": figures.ORANGE},
+        marker={"color": colours.ORANGE},
     )
     figure.update_xaxes(title=plan.currency)
     figure.update_yaxes(autorange="reversed", type="category")

@@ -9,10 +9,13 @@ from pathlib import Path
 import polars as pl
 
 from hemi_lab.report import (
+    axes,
     checkpoints,
     databases,
     figures,
     freezes,
+    headline,
+    marks,
     matrices,
     replays,
     scans,
@@ -20,6 +23,7 @@ from hemi_lab.report import (
     tables,
     together,
     windows,
+    within,
     written,
 )
 from hemi_lab.report.header import header
@@ -46,6 +50,7 @@ class RunPage:
     letter: str
     result: Result
     header: list[tuple[str, str]]
+    headline: Chart | None
     glance: Table
     sections: list[Section]
     commands: list[str]
@@ -59,6 +64,9 @@ def write(readers: list[Reader], path: Path) -> None:
         "page.html.j2",
         path,
         runs=runs,
+        headline=headline.chart(headline.of_runs(readers), "Each test at its best, of all systems")
+        if len(runs) > 1
+        else None,
         together=together.parts(list(zip((run.letter for run in runs), readers, strict=False))),
     )
 
@@ -77,6 +85,7 @@ def _run(reader: Reader, letter: str) -> RunPage:
         letter,
         result,
         [*header(result, steps), ("command", shlex.join(result.command_line))],
+        headline.chart(headline.of_runs([reader])),
         _glance(result, steps),
         sections,
         commands,
@@ -88,37 +97,24 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
     """Returns a table of each test's best figure."""
     rows = []
     for test in result.tests:
-        own = steps.filter(
-            (pl.col("test") == test.name)
-            & pl.col("stage").is_in(["measure", "round", "baseline"])
-            & (pl.col("count") > 0)
-        )
-        if test.kind == "database":
-            # An interrupted step has no latencies.
-            own = own.filter(~pl.col("interrupted"))
+        own = headline.measured(test, steps)
         if own.is_empty():
-            rows.append([test.title, "–", "–", "–", "–", "–", "–", _steady_said(test)])
+            rows.append([test.title, *["–"] * 7, _steady_said(test)])
             continue
-        if test.tracked and "round" in own["stage"].to_list() and test.tracked[0].first:
-            last = own.filter(pl.col("round") >= test.tracked[0].first)
-            own = last if last.height else own
-        # Freezes and stalls show their worst step, all other tests the point of most requests.
-        worst = test.kind in ("freeze", "stalls")
-        # Rounds of one label belong together. The label of most requests stands for the test.
         best = (
-            own.group_by("label", maintain_order=True)
+            own.filter(pl.col("label") == headline.best(test, own))
+            .group_by("label")
             .agg(
                 pl.col("iops").mean(),
                 pl.col("bytes_per_second").mean(),
                 pl.col("mean_seconds").mean(),
-                pl.col("standard_deviation_seconds").mean(),
+                pl.col("p50_seconds").max(),
                 pl.col("p999_seconds").max(),
                 pl.col("maximum_seconds").max(),
             )
-            .sort("maximum_seconds" if worst else "iops", descending=True)
             .row(0, named=True)
         )
-        p999 = best["p999_seconds"]
+        p50, p999 = best["p50_seconds"], best["p999_seconds"]
         rows.append(
             [
                 test.title,
@@ -128,12 +124,13 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
                 else shown_count(best["iops"]) + (" tps" if test.kind == "database" else ""),
                 "–" if test.kind == "database" else shown_rate(best["bytes_per_second"]),
                 shown_time(best["mean_seconds"]),
+                "–" if p50 is None else shown_time(p50),
                 "–" if p999 is None else shown_time(p999),
                 shown_time(best["maximum_seconds"]),
                 _steady_said(test),
             ]
         )
-    headings = ["test", "at", "IOPS", "rate", "mean", "99.9 %", "max", "steady state"]
+    headings = ["test", "at", "IOPS", "rate", "mean", "50 %", "99.9 %", "max", "steady state"]
     return Table(
         headings,
         rows,
@@ -185,11 +182,11 @@ def _section(
         bursts = own.filter(pl.col("stage").is_in(["burst", "baseline"]))
         if bursts.height:
             note = "Bursts with each rest between them, and after each the load without rests."
-            chart = figures.by_load(bursts, "iops", "IOPS")
+            chart = figures.by_load(bursts, "iops", axes.count("IOPS"))
             section.parts.append(Chart("Bursts and what rests bring back", chart, note))
         _facts(section, test)
     elif test.kind == "cross-stimulus":
-        chart = figures.by_load(own, "bytes_per_second", "MB/s", 1e-6)
+        chart = figures.by_load(own, "bytes_per_second", axes.rate())
         section.parts.append(Chart("One load after another", chart))
     elif test.kind == "freeze":
         _freezes(section, test, own, reader, intervals, causes)
@@ -242,8 +239,19 @@ def _measured(
                 "Each point is one of the sweep, in order of requests in flight.",
             )
         )
+        section.parts += _grid(sweep)
+        numbers = sweep["step"].to_list()
         section.parts.append(
-            Chart("Rate, mean, standard deviation and maximum", figures.bars(sweep))
+            Chart(
+                "Rate, mean, standard deviation and maximum",
+                figures.bars(
+                    sweep,
+                    [within.rate(step, intervals) for step in numbers],
+                    [within.mean_latency(step, intervals) for step in numbers],
+                ),
+                "Lines at the ends of bars: 95 % intervals from ten batches of seconds; none "
+                "below ten seconds.",
+            )
         )
     shown = sweep if sweep.height <= 8 else sweep.sort("iops").gather_every(sweep.height // 6)
     parts = {row["label"]: [reader.histogram([row["step"]])] for row in shown.iter_rows(named=True)}
@@ -256,6 +264,20 @@ def _measured(
     )
     merged = {label: bins for label, (bins,) in parts.items() if bins.total}
     section.parts.append(("Quality of service", tables.quality(merged)))
+
+
+_LEAST_GRID = 3
+"""Fewest thread counts, and queue depths, of a sweep that is shown as a map."""
+
+
+def _grid(sweep: pl.DataFrame) -> list[Part]:
+    """Returns maps of rate and mean latency, if a sweep has all threads with all depths."""
+    threads = sweep["threads"].drop_nulls().unique().sort().to_list()
+    depths = sweep["queue_depth"].drop_nulls().unique().sort().to_list()
+    least = min(len(threads), len(depths))
+    if least < _LEAST_GRID or sweep.height < len(threads) * len(depths):
+        return []
+    return matrices.maps(sweep.rename({"mean_seconds": "mean"}), threads, depths)
 
 
 def _in_window(test: Outcome, own: pl.DataFrame) -> list[int]:
@@ -395,7 +417,8 @@ def _time_chart(own: pl.DataFrame, intervals: pl.DataFrame, causes: pl.DataFrame
     why = causes.filter(pl.col("length_seconds") >= 0.25).join(begin, on="step").with_columns(at)
     return Chart(
         "Second by second",
-        figures.time_series(series, why),
-        "Every step of the test, preconditioning included. The maximum is the slowest request of "
+        figures.time_series(series, why, marks.spans(own)),
+        "Every step of the test, preconditioning included, with their names where they have "
+        "room. The maximum is the slowest request of "
         "its second; σ is that of the second's requests.",
     )

@@ -6,7 +6,8 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from hemi_lab.report.figures import BLUE, GREEN, ORANGE, RED
+from hemi_lab.report import axes
+from hemi_lab.report.colours import BLUE, GREEN, ORANGE, RED
 
 
 def series(intervals: pl.DataFrame) -> go.Figure:
@@ -31,14 +32,14 @@ def series(intervals: pl.DataFrame) -> go.Figure:
     ):
         figure.add_scatter(
             x=reads["start_seconds"].to_list(),
-            y=(reads[column] * 1e3).to_list(),
+            y=reads[column].to_list(),
             name=name,
             line={"color": colour, "width": 1.3},
             row=2,
             col=1,
         )
     figure.update_yaxes(title="a second", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title="latency of reads, ms", type="log", row=2, col=1)
+    figure.update_yaxes(**axes.seconds("latency of reads"), row=2, col=1)
     figure.update_xaxes(title="seconds", row=2, col=1)
     figure.update_layout(height=440, hovermode="x unified")
     return figure

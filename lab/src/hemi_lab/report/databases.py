@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from hemi_lab.report.figures import BLUE, COLOURS, GREEN, ORANGE
+from hemi_lab.report import axes
+from hemi_lab.report.colours import BLUE, COLOURS, GREEN, ORANGE
 from hemi_lab.report.parts import Table
 from hemi_lab.units import shown_count, shown_size, shown_time
 
@@ -54,10 +55,10 @@ def series(steps: pl.DataFrame, intervals: pl.DataFrame, told: dict[str, Any] | 
         if len(known) == steps.height:
             seconds = known[number]["series"]
             x = [begin + second["at"] for second in seconds]
-            y = [second["latency_ms"] or None for second in seconds]
+            y = [second["latency_ms"] / 1e3 or None for second in seconds]
             figure.add_scatter(x=x, y=y, row=2, col=1, showlegend=False, **shown)
-    figure.update_yaxes(title="tps", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title="95 %, ms", type="log", row=2, col=1)
+    figure.update_yaxes(**axes.count("tps"), row=1, col=1)
+    figure.update_yaxes(**axes.seconds("95 % latency"), row=2, col=1)
     figure.update_xaxes(title="seconds since the test's first step", row=2, col=1)
     # Each line shows its name when pointed at.
     figure.update_layout(height=440, showlegend=steps.height <= 10)
@@ -76,7 +77,7 @@ def against_threads(measured: pl.DataFrame) -> go.Figure:
             line={"color": COLOURS[number % len(COLOURS)], "width": 1.6},
         )
     figure.update_xaxes(title="threads", rangemode="tozero")
-    figure.update_yaxes(title="tps", rangemode="tozero")
+    figure.update_yaxes(**axes.count("tps"))
     figure.update_layout(height=340, showlegend=True)
     return figure
 
@@ -86,16 +87,15 @@ def latencies(measured: pl.DataFrame) -> go.Figure:
     figure = go.Figure()
     for number, (name, part) in enumerate(_by_placement(measured)):
         for column, rank, colour in _RANKS:
-            values = part[column].to_list()
             figure.add_scatter(
                 x=part["threads"].to_list(),
-                y=[None if value is None else value * 1e3 for value in values],
+                y=part[column].to_list(),
                 name=f"{name}, {rank}",
                 mode="lines+markers",
                 line={"color": colour, "dash": _DASHES[number % len(_DASHES)], "width": 1.5},
             )
     figure.update_xaxes(title="threads", rangemode="tozero")
-    figure.update_yaxes(title="latency, ms", type="log")
+    figure.update_yaxes(**axes.seconds("latency"))
     figure.update_layout(height=360)
     return figure
 

@@ -5,20 +5,19 @@ The page sets the colours of text and grid, since it knows whether it is light, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
+from hemi_lab.report import axes, marks
+from hemi_lab.report.colours import BLUE, COLOURS, GREEN, GREY, ORANGE, RED, faint
 from hemi_lab.results.model import Tracked
+from hemi_lab.statistics.confidence import Interval
 from hemi_lab.statistics.histogram import Histogram
 from hemi_lab.statistics.quantiles import percentile_interval
 from hemi_lab.units import shown_size
-
-BLUE, ORANGE, GREEN, GREY = "#3b76d6", "#d9822b", "#2f9e72", "#8a8f98"
-RED = "#c2464a"
-COLOURS = (BLUE, ORANGE, GREEN, "#a855b5", RED, "#4aa3b8", "#9a7b2f", GREY)
 
 _MOST_POINTS = 1500
 """Largest number of points of a line. A longer series is gathered into this many bins."""
@@ -46,7 +45,7 @@ def convergence(rounds: pl.DataFrame) -> go.Figure:
             line={"width": 1.2, "color": COLOURS[number % len(COLOURS)]},
         )
     figure.update_xaxes(title="round", dtick=1 if rounds["round"].max() < 30 else None)  # type: ignore[operator]
-    figure.update_yaxes(title="IOPS", type="log")
+    figure.update_yaxes(**axes.count("IOPS", log=True))
     # Fifty-six names would be more legend than chart. Each line shows its name when pointed at.
     figure.update_layout(showlegend=rounds["label"].n_unique() <= 10)
     return figure
@@ -65,7 +64,7 @@ def window(tracked: Tracked) -> go.Figure:
         for factor, name, dash in (
             (1.0, "mean", "solid"),
             (1.1, "mean + 10 %", "dot"),
-            (0.9, "mean - 10 %", "dot"),
+            (0.9, "mean − 10 %", "dot"),
         ):
             figure.add_scatter(
                 x=ends,
@@ -91,7 +90,8 @@ def window(tracked: Tracked) -> go.Figure:
             line_width=0,
         )
     figure.update_xaxes(title="round")
-    figure.update_yaxes(title=tracked.unit, rangemode="tozero")
+    unit = {"s": axes.seconds("mean latency", log=False), "bytes/s": axes.rate()}
+    figure.update_yaxes(**unit.get(tracked.unit, axes.count(tracked.unit)))
     return figure
 
 
@@ -123,11 +123,13 @@ def gathered(series: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def time_series(series: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:
+def time_series(
+    series: pl.DataFrame, causes: pl.DataFrame, spans: list[tuple[str, float, float]]
+) -> go.Figure:
     """Returns a chart of each second: IOPS, and latency on a logarithmic axis.
 
     Latency is shown by mean, standard deviation and maximum. Known causes have panels on the same
-    axis."""
+    axis. The steps of `spans` are marked."""
     series = gathered(series)
     groups = _cause_groups(causes)
     rows = 2 + len(groups)
@@ -137,11 +139,24 @@ def time_series(series: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:
     )
     at = series["at"].to_list()
     rate = (series["count"] / series["length_seconds"]).to_list()
-    fills = [f"{value:.2f} capacities written" for value in series["fills"]]
+    said = [
+        f"{name}{fills:.2f} capacities written"
+        for name, fills in zip(_names(at, spans), series["fills"], strict=True)
+    ]
     figure.add_scatter(
-        x=at, y=rate, name="IOPS", text=fills, line={"color": BLUE, "width": 1.2}, row=1, col=1
+        x=at,
+        y=rate,
+        name="IOPS",
+        text=said,
+        hovertemplate="%{y:,.4~r} IOPS: %{text}<extra></extra>",
+        line={"color": BLUE, "width": 1.2},
+        row=1,
+        col=1,
     )
     latency_lines(figure, at, series)
+    marks.mark(figure, spans)
+    if spans and rate:
+        figure.update_yaxes(range=[0, marks.HEADROOM * max(rate)], row=1, col=1)
     for row, (title, lines) in enumerate(groups, 3):
         for number, (name, x, y) in enumerate(lines):
             line = {"color": COLOURS[number % len(COLOURS)], "width": 1.2}
@@ -152,6 +167,15 @@ def time_series(series: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:
     return figure
 
 
+def _names(at: list[float], spans: list[tuple[str, float, float]]) -> list[str]:
+    """Returns the name of the span of each time, for what is shown of a point."""
+    found = []
+    for when in at:
+        names = [name for name, begin, end in spans if begin - 1e-6 <= when < end]
+        found.append(f"{names[-1]}, " if names else "")
+    return found
+
+
 def latency_lines(figure: go.Figure, x: list[float], series: pl.DataFrame) -> None:
     """Adds maximum, deviation and mean of latency as the second row, below IOPS."""
     for column, name, colour in (
@@ -159,11 +183,11 @@ def latency_lines(figure: go.Figure, x: list[float], series: pl.DataFrame) -> No
         ("standard_deviation_seconds", "standard deviation", ORANGE),
         ("mean_seconds", "mean", GREEN),
     ):
-        values = [1e3 * value if value else None for value in series[column]]
+        values = [value or None for value in series[column]]
         line = {"color": colour, "width": 1.2}
         figure.add_scatter(x=x, y=values, name=name, line=line, row=2, col=1)
-    figure.update_yaxes(title="IOPS", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title="latency, ms", type="log", row=2, col=1)
+    figure.update_yaxes(**axes.count("IOPS"), row=1, col=1)
+    figure.update_yaxes(**axes.seconds("latency"), row=2, col=1)
 
 
 _CAUSES = {
@@ -214,47 +238,70 @@ def knee(points: pl.DataFrame) -> go.Figure:
         ("p99_seconds", "99 %", BLUE),
         ("maximum_seconds", "maximum", RED),
     ):
-        y = [None if value is None else value * 1e3 for value in ordered[column]]
+        y = ordered[column].to_list()
         figure.add_scatter(x=x, y=y, name=name, line={"color": colour, "width": 1.4}, **common)
-    figure.update_xaxes(title="IOPS", rangemode="tozero")
-    figure.update_yaxes(title="latency, ms", type="log")
+    figure.update_xaxes(**axes.count("IOPS"))
+    figure.update_yaxes(**axes.seconds("latency"))
     return figure
 
 
-def bars(points: pl.DataFrame) -> go.Figure:
-    """Returns bars of each point: its rate, mean and standard deviation of latency, and maximum."""
+def bars(
+    points: pl.DataFrame, rates: list[Interval | None], means: list[Interval | None]
+) -> go.Figure:
+    """Returns bars of each point: its rate, mean and standard deviation of latency, and maximum.
+
+    `rates` and `means` are the intervals of IOPS and mean latency, shown as error bars."""
     figure = make_subplots(rows=1, cols=3, horizontal_spacing=0.11)
     labels = points["label"].to_list()
     figure.add_bar(
-        x=labels, y=points["iops"].to_list(), name="IOPS", marker_color=BLUE, row=1, col=1
+        x=labels,
+        y=points["iops"].to_list(),
+        error_y=error_bars(rates),
+        name="IOPS",
+        marker_color=BLUE,
+        row=1,
+        col=1,
     )
-    for column, name, colour in (
-        ("mean_seconds", "mean", GREEN),
-        ("standard_deviation_seconds", "standard deviation", ORANGE),
+    for column, name, colour, error in (
+        ("mean_seconds", "mean", GREEN, error_bars(means)),
+        ("standard_deviation_seconds", "standard deviation", ORANGE, None),
     ):
-        y = (points[column] * 1e3).to_list()
-        figure.add_bar(x=labels, y=y, name=name, marker_color=colour, row=1, col=2)
-    most = (points["maximum_seconds"] * 1e3).to_list()
+        figure.add_bar(
+            x=labels,
+            y=points[column].to_list(),
+            error_y=error,
+            name=name,
+            marker_color=colour,
+            row=1,
+            col=2,
+        )
+    most = points["maximum_seconds"].to_list()
     figure.add_bar(x=labels, y=most, name="maximum", marker_color=RED, row=1, col=3)
-    figure.update_yaxes(title="IOPS", row=1, col=1)
-    figure.update_yaxes(title="latency, ms", row=1, col=2)
-    figure.update_yaxes(title="slowest request, ms", row=1, col=3)
-    figure.update_xaxes(tickangle=-60)
+    figure.update_yaxes(**axes.count("IOPS"), row=1, col=1)
+    figure.update_yaxes(**axes.seconds("latency", log=False), row=1, col=2)
+    figure.update_yaxes(**axes.seconds("slowest request", log=False), row=1, col=3)
+    # Level while they have room, then upright.
+    figure.update_xaxes(autotickangles=[0, 90])
     figure.update_layout(height=340)
     return figure
 
 
-def heat(
-    rows: Sequence[str], columns: Sequence[str], values: list[list[float | None]]
-) -> go.Figure:
-    """Returns a matrix as colours, with its numbers in it."""
-    shown = [
-        [
-            "" if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
-            for value in row
-        ]
-        for row in values
+def error_bars(intervals: list[Interval | None]) -> dict[str, object]:
+    """Returns error bars half as wide as each interval. Points without one have none."""
+    halves = [
+        0.0 if one is None or math.isnan(one.half_width) else one.half_width for one in intervals
     ]
+    return {"type": "data", "array": halves, "visible": any(halves), "thickness": 1.4, "width": 4}
+
+
+def heat(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: list[list[float | None]],
+    shown: Callable[[float], str],
+) -> go.Figure:
+    """Returns a matrix as colours, with its values in it as `shown` writes them."""
+    texts = [["" if value is None else shown(value) for value in row] for row in values]
     figure = _figure(90 + 34 * len(rows))
     # Values of one matrix can be decades apart.
     colours = [[math.log10(value) if value else None for value in row] for row in values]
@@ -263,7 +310,7 @@ def heat(
         hovertemplate="%{y}, %{x}: %{text}<extra></extra>",
         x=list(columns),
         y=list(rows),
-        text=shown,
+        text=texts,
         texttemplate="%{text}",
         colorscale=[[0, "#eaf1fc"], [1, "#2459ad"]],
         showscale=False,
@@ -287,7 +334,7 @@ def matrix_lines(table: pl.DataFrame) -> go.Figure:
             mode="lines+markers",
             line={"color": COLOURS[number % len(COLOURS)], "width": 1.4},
         )
-    figure.update_yaxes(title="IOPS", type="log")
+    figure.update_yaxes(**axes.count("IOPS", log=True))
     figure.update_xaxes(title="size of a request", type="category")
     return figure
 
@@ -307,7 +354,7 @@ def distribution(
         seconds, shares = merged.cumulative()
         step = max(1, len(seconds) // 400)
         figure.add_scatter(
-            x=[value * 1e3 for value in seconds[::step]],
+            x=seconds[::step],
             y=[share * 100 for share in shares[::step]],
             name=name,
             line=line,
@@ -319,7 +366,7 @@ def distribution(
         known = [n for n, q in enumerate(nines) if merged.known_percentile(q) is not None]
         x = [_NINE_NAMES[n] for n in known]
         if merged.total:
-            spread = [[value * 1e3 for value in _spread(rounds, merged, nines[n])] for n in known]
+            spread = [_spread(rounds, merged, nines[n]) for n in known]
             band = {
                 "line": {"width": 0},
                 "hoverinfo": "skip",
@@ -332,14 +379,14 @@ def distribution(
                 x=x,
                 y=[max(s) for s in spread],
                 fill="tonexty",
-                fillcolor=_faint(colour),
+                fillcolor=faint(colour),
                 row=1,
                 col=2,
                 **band,
             )
         figure.add_scatter(
             x=x,
-            y=[merged.percentile(nines[n]) * 1e3 for n in known],
+            y=[merged.percentile(nines[n]) for n in known],
             name=name,
             line=line,
             legendgroup=name,
@@ -348,7 +395,7 @@ def distribution(
             row=1,
             col=2,
         )
-    figure.update_xaxes(title=f"{quantity}, ms", type="log", row=1, col=1)
+    figure.update_xaxes(**axes.seconds(quantity), row=1, col=1)
     figure.update_yaxes(title=f"% of {below}", row=1, col=1)
     figure.update_xaxes(
         title="percentile",
@@ -358,7 +405,7 @@ def distribution(
         row=1,
         col=2,
     )
-    figure.update_yaxes(title=f"{quantity}, ms", type="log", row=1, col=2)
+    figure.update_yaxes(**axes.seconds(quantity), row=1, col=2)
     figure.update_layout(height=360)
     return figure
 
@@ -372,12 +419,7 @@ def _spread(rounds: list[Histogram], merged: Histogram, quantile: float) -> list
 _NINE_NAMES = ("50 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %")
 
 
-def _faint(colour: str) -> str:
-    red, green, blue = (int(colour[n : n + 2], 16) for n in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.18)"
-
-
-def by_load(steps: pl.DataFrame, column: str, title: str, factor: float = 1.0) -> go.Figure:
+def by_load(steps: pl.DataFrame, column: str, axis: dict[str, object]) -> go.Figure:
     """Returns a point for every step at its time, in the colour of its load.
 
     It shows the effect of one load on the next, and of a rest."""
@@ -387,11 +429,11 @@ def by_load(steps: pl.DataFrame, column: str, title: str, factor: float = 1.0) -
         part = steps.filter(pl.col("label") == label)
         figure.add_scatter(
             x=(part["start_seconds"] + part["length_seconds"] / 2 - first).to_list(),
-            y=(part[column] * factor).to_list(),
+            y=part[column].to_list(),
             name=label,
             mode="markers",
             marker={"size": 6, "color": COLOURS[number % len(COLOURS)]},
         )
     figure.update_xaxes(title="seconds, rests included")
-    figure.update_yaxes(title=title, rangemode="tozero")
+    figure.update_yaxes(**axis)
     return figure

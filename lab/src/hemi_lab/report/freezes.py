@@ -7,7 +7,8 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from hemi_lab.report.figures import BLUE, COLOURS, GREEN, ORANGE, RED
+from hemi_lab.report import axes
+from hemi_lab.report.colours import BLUE, COLOURS, GREEN, ORANGE, RED
 from hemi_lab.report.parts import Table
 from hemi_lab.units import shown_count, shown_size, shown_time
 
@@ -100,8 +101,8 @@ def along_the_freeze(figure: go.Figure, seconds: list[float], colour: str) -> No
         mode="lines",
         line={"color": colour, "dash": "dot", "width": 1.2},
     )
-    figure.update_xaxes(title="length of the freeze, s", type="log")
-    figure.update_yaxes(title="longest request, s", type="log")
+    figure.update_xaxes(**axes.seconds("length of the freeze"))
+    figure.update_yaxes(**axes.seconds("longest request"))
 
 
 def around(freeze: dict[str, object], intervals: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:
@@ -128,11 +129,10 @@ def around(freeze: dict[str, object], intervals: pl.DataFrame, causes: pl.DataFr
         ("maximum_seconds", "slowest", RED),
         ("mean_seconds", "mean", GREEN),
     ):
-        values = [None if value is None else 1e3 * value for value in series[column]]
         line = {"color": colour, "width": 1.2}
-        figure.add_scatter(x=at, y=values, name=name, line=line, row=2, col=1)
-    figure.update_yaxes(title="IOPS", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title="ms", type="log", row=2, col=1)
+        figure.add_scatter(x=at, y=series[column].to_list(), name=name, line=line, row=2, col=1)
+    figure.update_yaxes(**axes.count("IOPS"), row=1, col=1)
+    figure.update_yaxes(**axes.seconds("latency"), row=2, col=1)
     for row, (title, factor, part) in enumerate(known, 3):
         for number, leg in enumerate(part["leg"].unique().sort().to_list()):
             own = part.filter(pl.col("leg").eq_missing(leg)).sort("start_seconds")

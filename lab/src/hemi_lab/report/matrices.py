@@ -13,9 +13,9 @@ from hemi_lab.results.model import Outcome
 from hemi_lab.results.store import Reader
 from hemi_lab.units import shown_count, shown_size, shown_time
 
-_FIGURES: tuple[tuple[str, str, float, Callable[[float], str]], ...] = (
-    ("IOPS", "iops", 1.0, shown_count),
-    ("Mean latency, ms", "mean", 1e3, lambda value: shown_time(value / 1e3)),
+_FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("IOPS", "iops", shown_count),
+    ("Mean latency", "mean", shown_time),
 )
 
 
@@ -53,16 +53,21 @@ def demand(test: Outcome, own: pl.DataFrame, reader: Reader) -> list[Part]:
     table = _merged(in_window(test, own.filter(pl.col("stage") == "round")), reader)
     threads = table["threads"].unique().sort().to_list()
     depths = table["queue_depth"].unique().sort().to_list()
-    parts = _grids(
-        table,
-        ("threads", threads, [f"{count} threads" for count in threads]),
-        ("queue_depth", depths, [f"{depth} deep" for depth in depths]),
-    )
+    parts = maps(table, threads, depths)
     points = table.rename(
         {"mean": "mean_seconds", "p99": "p99_seconds", "maximum": "maximum_seconds"}
     )
     parts.append(Chart("Throughput against latency", figures.knee(points)))
     return parts
+
+
+def maps(table: pl.DataFrame, threads: list[int], depths: list[int]) -> list[Part]:
+    """Returns rate and mean latency (`iops`, `mean`) of threads × queue depths."""
+    return _grids(
+        table,
+        ("threads", threads, [f"{count} thread{'s' if count > 1 else ''}" for count in threads]),
+        ("queue_depth", depths, [f"{depth} deep" for depth in depths]),
+    )
 
 
 _Axis = tuple[str, Sequence[Any], list[str]]
@@ -72,18 +77,15 @@ _Axis = tuple[str, Sequence[Any], list[str]]
 def _grids(table: pl.DataFrame, down: _Axis, across: _Axis) -> list[Part]:
     """Returns rate and mean latency of every cell, as a table and as a heat map."""
     parts: list[Part] = []
-    for title, column, factor, shown in _FIGURES:
-        known = {
-            (row[down[0]], row[across[0]]): row[column] * factor
-            for row in table.iter_rows(named=True)
-        }
+    for title, column, shown in _FIGURES:
+        known = {(row[down[0]], row[across[0]]): row[column] for row in table.iter_rows(named=True)}
         values = [[known.get((y, x)) for x in across[1]] for y in down[1]]
         cells = [
             [name, *("–" if value is None else shown(value) for value in row)]
             for name, row in zip(down[2], values, strict=True)
         ]
-        parts.append((title.split(",")[0], Table(["", *across[2]], cells)))
-        parts.append(Chart(title, figures.heat(down[2], across[2], values)))
+        parts.append(Chart(title, figures.heat(down[2], across[2], values, shown)))
+        parts.append((f"{title} in numbers", Table(["", *across[2]], cells)))
     return parts
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
+
+
+def packed(text: str) -> str:
+    """Returns a text compressed with gzip and in base64. The same text gives the same bytes."""
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
 @dataclass(frozen=True)
@@ -25,9 +32,9 @@ class Chart:
     note: str = ""
 
     @property
-    def json(self) -> str:
-        """Returns the figure for a script element, which no `</` may end."""
-        return str(self.figure.to_json()).replace("</", "<\\/")
+    def packed(self) -> str:
+        """Returns the figure's JSON, packed for a script element."""
+        return packed(str(self.figure.to_json()))
 
 
 Part = Chart | tuple[str, Table]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import polars as pl
 
-from hemi_lab.report.figures import COLOURS
+from hemi_lab.report.colours import COLOURS
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.results.store import Reader
 from hemi_lab.units import shown_count, shown_rate, shown_time

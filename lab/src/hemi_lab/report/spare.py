@@ -10,7 +10,8 @@ import polars as pl
 from plotly.subplots import make_subplots
 from scipy.special import lambertw
 
-from hemi_lab.report.figures import BLUE, GREEN, GREY, ORANGE
+from hemi_lab.report import axes
+from hemi_lab.report.colours import BLUE, GREEN, GREY, ORANGE
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.results.model import Outcome
 from hemi_lab.results.store import Reader
@@ -150,7 +151,7 @@ def _figure(known: list[Spared]) -> go.Figure:
     labels = [point.label for point in known]
     panels: tuple[tuple[str, str, list[float | None]], ...] = (
         ("IOPS", BLUE, [point.iops for point in known]),
-        ("σ of latency, ms", ORANGE, [1e3 * point.deviation for point in known]),
+        ("σ of latency", ORANGE, [point.deviation for point in known]),
         ("write amplification", GREEN, [point.amplification for point in known]),
     )
     for column, (title, colour, y) in enumerate(panels, 1):
@@ -164,7 +165,8 @@ def _figure(known: list[Spared]) -> go.Figure:
             row=1,
             col=column,
         )
-        figure.update_yaxes(title=title, rangemode="tozero", row=1, col=column)
+        axis = axes.seconds(title, log=False) if colour == ORANGE else axes.count(title)
+        figure.update_yaxes(**axis, row=1, col=column)
     least, most = known[0].share, known[-1].share
     reach = max(0.02, (most - least) / 4)
     shares = [max(0.02, least - reach) + n * (most - least + 2 * reach) / 60 for n in range(61)]

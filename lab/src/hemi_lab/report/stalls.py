@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from hemi_lab.report.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, RED
+from hemi_lab.report import axes
+from hemi_lab.report.colours import BLUE, COLOURS, GREEN, GREY, ORANGE, RED
 from hemi_lab.report.freezes import filled
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.results.store import Reader
@@ -89,12 +90,10 @@ def over_time(stalls: pl.DataFrame, intervals: pl.DataFrame, causes: pl.DataFram
         ("maximum_seconds", "slowest", RED, 2),
         ("mean_seconds", "mean", GREEN, 2),
     ):
-        factor = 1e3 if row == 2 else 1.0
-        values = [None if value is None else factor * value for value in series[column]]
         line = {"color": colour, "width": 1.2}
-        figure.add_scatter(x=at, y=values, name=name, line=line, row=row, col=1)
-    figure.update_yaxes(title="IOPS", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title="ms", type="log", row=2, col=1)
+        figure.add_scatter(x=at, y=series[column].to_list(), name=name, line=line, row=row, col=1)
+    figure.update_yaxes(**axes.count("IOPS"), row=1, col=1)
+    figure.update_yaxes(**axes.seconds("latency"), row=2, col=1)
     for row, (title, word, part) in enumerate(known, 3):
         for number, leg in enumerate(part["leg"].unique().sort().to_list()):
             own = part.filter(pl.col("leg").eq_missing(leg)).sort("start_seconds")
@@ -166,13 +165,13 @@ def _beside(runs: list[tuple[str, Reader, pl.DataFrame]]) -> go.Figure:
         series = gathered(reader.table("intervals").filter(pl.col("step").is_in(steps)))
         figure.add_scatter(
             x=[value - begin for value in series["at"]],
-            y=[None if value is None else 1e3 * value for value in series["maximum_seconds"]],
+            y=series["maximum_seconds"].to_list(),
             name=name,
             line={"color": COLOURS[number % len(COLOURS)], "width": 1.2},
         )
     first = runs[0][2]
     _mark(figure, first, _begin(first), None)
-    figure.update_yaxes(title="slowest, ms", type="log")
+    figure.update_yaxes(**axes.seconds("slowest request"))
     figure.update_xaxes(title="seconds since the first phase began")
     figure.update_layout(height=360, hovermode="x unified")
     return figure

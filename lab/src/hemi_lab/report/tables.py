@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from hemi_lab.report import within
 from hemi_lab.report.parts import Table
-from hemi_lab.statistics.confidence import batch_means
 from hemi_lab.statistics.histogram import Histogram
 from hemi_lab.statistics.quantiles import percentile_interval
 from hemi_lab.units import shown_count, shown_rate, shown_size, shown_time
@@ -62,14 +62,8 @@ def points(steps: pl.DataFrame, intervals: pl.DataFrame) -> Table:
 
 
 def _within(step: int, intervals: pl.DataFrame) -> str:
-    own = intervals.filter(
-        (pl.col("step") == step) & (pl.col("operation") == "all") & (pl.col("length_seconds") > 0.9)
-    ).sort("start_seconds")
-    if own.height < 10:
-        return "–"
-    rates = (own["count"] / own["length_seconds"]).to_list()
-    found = batch_means(rates)
-    return f"{found.half_width / found.mean:.1%}" if found.mean else "–"
+    found = within.rate(step, intervals)
+    return "–" if found is None or not found.mean else f"{found.half_width / found.mean:.1%}"
 
 
 def cells(table: pl.DataFrame) -> Table:

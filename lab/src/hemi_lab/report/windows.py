@@ -6,7 +6,7 @@ from hemi_lab.report import figures
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.results.model import Tracked
 from hemi_lab.statistics.steady import EXCURSION, RANGE
-from hemi_lab.units import shown_rate, shown_time
+from hemi_lab.units import shown_rate, shown_time, signed
 
 
 def parts(tracked: Tracked) -> list[Part]:
@@ -37,7 +37,7 @@ def _numbers(tracked: Tracked) -> list[Part]:
         ["rounds of the window", f"{first} to {last} of {len(tracked.values)}"],
         ["average", amount(mean, tracked.unit)],
         ["average + 10 %", amount(1.1 * mean, tracked.unit)],
-        ["average - 10 %", amount(0.9 * mean, tracked.unit)],
+        ["average − 10 %", amount(0.9 * mean, tracked.unit)],
         [
             "least and most",
             f"{amount(min(window), tracked.unit)}, " f"{amount(max(window), tracked.unit)}",
@@ -48,11 +48,11 @@ def _numbers(tracked: Tracked) -> list[Part]:
     if tracked.slope is not None and tracked.intercept is not None:
         # The intercept is kept at the window's first round, but readers count from round 0.
         start = tracked.intercept - tracked.slope * first
-        sign = "+" if tracked.slope >= 0 else "-"
-        fit = f"{_plain(start)} {sign} {_plain(abs(tracked.slope))} × round, {tracked.unit}"
+        sign = "+" if tracked.slope >= 0 else "−"
+        fit = f"{signed(_plain(start))} {sign} {_plain(abs(tracked.slope))} × round, {tracked.unit}"
         rows += [
             ["best linear fit", fit],
-            ["slope a round", f"{_plain(tracked.slope)} {tracked.unit}"],
+            ["slope a round", signed(f"{_plain(tracked.slope)} {tracked.unit}")],
         ]
     if tracked.excursion_share is not None:
         rows.append(

@@ -6,7 +6,9 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from hemi_lab.report.figures import BLUE, COLOURS, ORANGE, gathered, latency_lines
+from hemi_lab.report import axes
+from hemi_lab.report.colours import BLUE, COLOURS, ORANGE
+from hemi_lab.report.figures import gathered, latency_lines
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.units import shown_rate
 
@@ -54,13 +56,29 @@ def parts(steps: pl.DataFrame, intervals: pl.DataFrame, capacity: float) -> list
     if known.is_empty() or not known["wrote"].sum():
         return []
     found: list[Part] = []
-    first = float(steps["fills_before"].min())  # type: ignore[arg-type]
-    most = float(known["fills"].max())  # type: ignore[arg-type]
-    if most - first >= _LEAST_FILLS:
-        note = f"A capacity is {capacity / 1e9:,.4g} GB. Seconds without writes stand at one place."
-        found.append(Chart("Against what was written", _against(known), note))
+    wrote = _by_the_load(known, steps)
+    if wrote.height:
+        note = (
+            f"A capacity is {capacity / 1e9:,.4g} GB. Without the fill, and without steps that "
+            "wrote nothing."
+        )
+        found.append(Chart("Against what was written", _against(wrote), note))
     found += _cliffs(known)
     return found
+
+
+def _by_the_load(known: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Returns the part of a series in which the test's own loads wrote.
+
+    It is empty if that is too little to draw. A fill before a test of reads is not its load."""
+    fills = (pl.col("stage") == "precondition") & pl.col("round").is_null()
+    own = steps.filter(~fills)["step"].to_list()
+    writers = known.filter(pl.col("wrote") > 0)["step"].unique().to_list()
+    wrote = known.filter(pl.col("step").is_in(own) & pl.col("step").is_in(writers))
+    if wrote.is_empty():
+        return wrote
+    capacities = wrote["fills"].to_numpy()
+    return wrote if capacities.max() - capacities.min() >= _LEAST_FILLS else wrote.clear()
 
 
 def _against(known: pl.DataFrame) -> go.Figure:
@@ -94,7 +112,7 @@ def _cliffs(known: pl.DataFrame) -> list[Part]:
         shown = gathered(part)
         figure.add_scatter(
             x=(shown["written"] / 1e9).to_list(),
-            y=(shown["bytes"] / shown["length_seconds"] / 1e6).to_list(),
+            y=(shown["bytes"] / shown["length_seconds"]).to_list(),
             name=str(label),
             line={"color": COLOURS[number % len(COLOURS)], "width": 1.3},
         )
@@ -111,7 +129,7 @@ def _cliffs(known: pl.DataFrame) -> list[Part]:
     if not rows:
         return []
     figure.update_xaxes(title="GB written since the purge")
-    figure.update_yaxes(title="MB/s", rangemode="tozero")
+    figure.update_yaxes(**axes.rate())
     figure.update_layout(height=320, showlegend=True)
     headings = ["", "at first", "at last", "change", "first second below half"]
     note = (
@@ -163,8 +181,8 @@ def consistency(steps: pl.DataFrame, intervals: pl.DataFrame, window: list[int])
             col=column,
         )
     figure.update_xaxes(title="seconds of the load")
-    figure.update_yaxes(title="IOPS", type="log", row=1, col=1)
-    figure.update_yaxes(title="IOPS", rangemode="tozero", row=1, col=2)
+    figure.update_yaxes(**axes.count("IOPS", log=True), row=1, col=1)
+    figure.update_yaxes(**axes.count("IOPS"), row=1, col=2)
     figure.update_layout(height=330)
     note = "A point a second; left logarithmic, right the measurement window from zero."
     if late.height > 1:

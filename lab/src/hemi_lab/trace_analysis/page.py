@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
+from hemi_lab.report import colours
 from hemi_lab.report import figures as charts
 from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Table
@@ -22,7 +23,7 @@ from hemi_lab.units import shown_count, shown_size, shown_time
 
 _MOST_VOLUMES = 40
 _MOST_POINTS = 1500
-_KINDS = {READ: ("reads", charts.BLUE), WRITE: ("writes", charts.ORANGE)}
+_KINDS = {READ: ("reads", colours.BLUE), WRITE: ("writes", colours.ORANGE)}
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def over_time(seconds: pl.DataFrame) -> go.Figure:
             )
     if step > 1:
         most = gathered(seconds)["most"].to_list()
-        line = {"color": charts.GREY, "width": 1, "dash": "dot"}
+        line = {"color": colours.GREY, "width": 1, "dash": "dot"}
         figure.add_scatter(x=at, y=most, name="maximum", line=line, row=1, col=1)
     figure.update_yaxes(title="requests/s", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title="MB/s", rangemode="tozero", row=2, col=1)
@@ -183,7 +184,7 @@ def sizes(table: pl.DataFrame) -> go.Figure:
 def skew(touched: pl.DataFrame) -> go.Figure:
     """Returns a chart of accesses against touched blocks."""
     figure = go.Figure()
-    columns = {"reads and writes": ("both", charts.GREEN)}
+    columns = {"reads and writes": ("both", colours.GREEN)}
     columns |= {name: (name, colour) for name, colour in _KINDS.values()}
     table = touched.with_columns((pl.col("reads") + pl.col("writes")).alias("both"))
     for name, (column, colour) in columns.items():

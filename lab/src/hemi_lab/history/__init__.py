@@ -1,0 +1,1 @@
+"""Results of one target over time (docs/lab/history.md)."""
