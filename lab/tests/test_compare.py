@@ -10,7 +10,7 @@ import pages
 import polars as pl
 import pytest
 from fakes import CAPACITY, FakeDriver, FakeTarget
-from hemi_lab.comparison import page
+from hemi_lab.comparison import page, summary
 from hemi_lab.comparison.figures import Compared, Figure, compared
 from hemi_lab.comparison.freezes import SHOWN, compared_freezes
 from hemi_lab.comparison.interleave import Turns, take_turns
@@ -364,3 +364,37 @@ def test_loads_of_one_label_are_not_laid_over_each_other(frozen_sides: list[Side
 def test_differences_have_a_true_minus() -> None:
     assert share(-0.123) == "\N{MINUS SIGN}12.3 %"
     assert share(0.123) == "+12.3 %"
+
+
+def test_the_page_begins_with_all_tests_and_their_verdicts(tmp_path: Path) -> None:
+    a, b = sides_of(taken(tmp_path, {"one": 1000, "two": 500}, 4))
+    found = {"B": compared(a, b)}
+    rows = summary.table([a, b], found).rows
+    # One test, so there is no mean of several.
+    assert len(rows) == 1
+    assert rows[0][0] in ("Reads, 1T/1Q", "Reads, 2T/4Q")
+    assert float(rows[0][3].removeprefix("× ")) == pytest.approx(0.5, rel=0.05)
+    assert (rows[0][4], rows[0][6]) == ("worse", "worse")
+    page.write([a, b], found, tmp_path / "page.html")
+    text = pages.read(tmp_path / "page.html")
+    assert text.index("<figure>") < text.index("Test by test") < text.index("B against A")
+    (first, *_) = pages.figures(tmp_path / "page.html").values()
+    bars = [trace for trace in first["data"] if trace["type"] == "bar"]
+    assert [trace["name"] for trace in bars] == [f"A: {a.name}", f"B: {b.name}"]
+    assert all(trace["error_x"]["visible"] for trace in bars)
+
+
+def test_no_difference_is_called_so_in_the_summary(tmp_path: Path) -> None:
+    a, b = sides_of(taken(tmp_path, {"one": 1000, "two": 1000}, 5))
+    (row,) = summary.table([a, b], {"B": compared(a, b)}).rows
+    assert row[4] == "no difference"
+
+
+def test_a_freeze_stands_in_the_summary_by_its_longest_request(frozen_sides: list[Side]) -> None:
+    a, b = frozen_sides
+    found = {"B": [*compared_freezes(a, b), *compared(a, b)]}
+    rows = summary.table([a, b], found).rows
+    assert "around the freeze" in rows[0][0]
+    assert rows[0][4] == "better"
+    # A time and a rate have no mean ratio.
+    assert (rows[-1][0], rows[-1][3]) == ("all, geometric mean", "–")

@@ -152,3 +152,16 @@ def test_a_test_that_goes_on_where_another_left_off_is_prepared_like_it() -> Non
     assert isinstance(low, SweepTest)
     assert low.purge
     assert low.precondition is not None
+
+
+def test_a_test_starts_steady_only_from_a_purge() -> None:
+    text = PLAN.replace('kind = "sweep"', 'kind = "sweep"\nstart = "steady"')
+    assert parse(text, "own.toml").tests[0].start == "steady"
+    with pytest.raises(UsageError, match="starts as the one before left it"):
+        parse(text.replace("start =", "purge = false\nstart ="), "own.toml")
+
+
+def test_a_chosen_test_starts_as_the_one_it_continues() -> None:
+    (chosen,) = load("quick")[0].chosen(["mixed"]).tests
+    assert (chosen.purge, chosen.start) == (True, "steady")
+    assert chosen.fill is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -184,3 +185,64 @@ def test_a_leg_is_told_with_its_volume(tmp_path: Path) -> None:
     subprocess.run([hemi, "create", "--size", "4MiB", "--name", "t", *named], check=True)
     target = target_of(f"file:{legs[1]}")
     assert target.hazards().holds == ["leg 1 of volume t"]
+
+
+LARGE = (
+    HEAD
+    + """
+[[tests]]
+name = "large"
+title = "Large"
+kind = "sweep"
+load = { read_percent = 0, sizes = "1 MiB", pattern = "sequential" }
+points = [[1, 1], [4, 1]]
+time = "24 h"
+"""
+)
+
+
+def test_a_load_that_does_not_fit_in_the_target_is_found(tmp_path: Path) -> None:
+    plan = parse(LARGE, "own.toml")
+    # Each of four sequential threads needs a stretch of its own.
+    with pytest.raises(UsageError, match="large: 1 MiB sequential write.*needs 4 MiB") as found:
+        check(plan, FileTarget("new", tmp_path / "new", 3 << 20), tmp_path)
+    assert "larger target" in found.value.way_out
+    check(plan, FileTarget("new", tmp_path / "new", 4 << 20), tmp_path)
+    narrow = parse(LARGE.replace('"sequential"', '"random", span_percent = 5'), "own.toml")
+    with pytest.raises(UsageError, match="the target has 819"):
+        check(narrow, FileTarget("new", tmp_path / "new", 16 << 20), tmp_path)
+
+
+def test_a_place_that_cannot_take_the_results_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = parse(LARGE, "own.toml")
+    target = FileTarget("new", tmp_path / "new", 4 << 20)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"--out .*/file/x: .*/file is no directory"):
+        check(plan, target, tmp_path / "file" / "x")
+    free = namedtuple("free", "total used free")(1 << 30, 0, 32 << 20)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: free)
+    # Two points and the first again, a day each.
+    with pytest.raises(LabError) as found:
+        check(plan, target, tmp_path / "new" / "deeper")
+    logs, results = found.value.what.splitlines()
+    assert "logs of the longest step may need 1.318 GiB, and 32 MiB are free" in logs
+    assert "results may need" in results
+    assert found.value.way_out.count("Make room") == 2
+    # A minute fits.
+    check(plan, target, tmp_path, time_scale=1 / 1440)
+
+
+def test_every_reason_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEMI_LAB_FIO", "/no/such")
+    plan = parse(
+        HEAD + '[[tests]]\nname = "again"\ntitle = "Again"\nkind = "replay"\n'
+        'queue_depths = [1]\ntrace = "/no/trace"\n',
+        "own.toml",
+    )
+    with pytest.raises(LabError) as found:
+        check(plan, FileTarget("new", tmp_path / "new", 4 << 20), Path("/dev/null/x"))
+    said = found.value.what.splitlines()
+    assert ["/no/trace" in said[0], "/no/such" in said[1], "/dev/null" in said[2]] == [True] * 3
+    assert found.value.exit_code == 2

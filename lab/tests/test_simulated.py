@@ -11,6 +11,9 @@ import pytest
 from hemi_lab.drivers.rest import Rests
 from hemi_lab.drivers.simulated import SimulatedDriver
 from hemi_lab.errors import ToolError, UsageError
+from hemi_lab.plans import load as plans
+from hemi_lab.results.store import Reader
+from hemi_lab.runner import Order, run
 from hemi_lab.steps import Step
 from hemi_lab.targets.parse import parse
 from hemi_lab.workload import Load, WeightedSize, Zone
@@ -158,3 +161,45 @@ def test_what_is_not_known_of_a_rest_is_not_made_up() -> None:
     rests.settle(last, False)
     assert whole["legs"][0]["energy"] == 12.5
     assert last["legs"][0]["energy"] == 7.0
+
+
+@needs_hemi
+def test_a_purge_to_steady_state_is_no_fresh_drive() -> None:
+    driver = opened("sim:x25e-32gb,scale=16")
+    step = Step("t", "measure", "w", WRITES.model_copy(update={"queue_depth": 32}), seconds=2.0)
+    fresh = driver.run(step)
+    told = driver.purge_steady()
+    assert told is not None and "steady state" in told.how
+    steady = driver.run(step)
+    assert steady.iops < 0.8 * fresh.iops
+    # The next plain purge is a fresh drive again.
+    assert driver.purge().done
+    assert driver.run(step).all.moments == fresh.all.moments
+    driver.close()
+
+
+@needs_hemi
+def test_a_system_with_a_state_of_its_own_keeps_it(tmp_path: Path) -> None:
+    file = tmp_path / "system.toml"
+    file.write_text(
+        'title = "t"\n[system]\npolicy = "single"\nlegs = ["x25e-32gb"]\nscale = 16\n'
+        'precondition = "sequential"\n'
+    )
+    driver = opened(f"sim:{file}")
+    assert driver.purge_steady() is None
+    driver.close()
+
+
+@needs_hemi
+def test_quick_passes_its_own_audit_on_flash(tmp_path: Path) -> None:
+    plan, text = plans.load("quick")
+    chosen = plan.chosen(["random-read", "random-write"])
+    order = Order(chosen, text, parse("sim:x25e-32gb,scale=16"), tmp_path, time_scale=0.1)
+    ended = run(order, lambda step, found: None)
+    assert [check.name for check in ended.result.failed_checks()] == []
+    drift = next(check for check in ended.result.audit if check.name == "drift")
+    assert drift.passed
+    assert not any(step == "fill" for step in Reader(ended.folder).table("steps")["label"])
+    assert {item.how for item in ended.result.preparations if item.what == "precondition"} == {
+        "flash as long random writes leave it, by the model (precondition = steady)"
+    }

@@ -8,8 +8,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
-from hemi_lab.drivers.base import Driver
+from hemi_lab.drivers.base import Driver, SteadyDriver
 from hemi_lab.results.model import Found, Outcome, Preparation, Round, Tracked
 from hemi_lab.results.store import Writer
 from hemi_lab.statistics.steady import Steadiness, departure
@@ -90,12 +91,21 @@ class Bench:
         scaled = max(0.01, seconds * self._time_scale)
         return self._do(Step(test, "idle", label, None, scaled, None, round_, 0, False))
 
-    def purge(self, test: str) -> None:
-        """Purges the target as thoroughly as it allows, and records the method."""
-        outcome = self.driver.purge()
+    def purge(self, test: str, start: Literal["fresh", "steady"] = "fresh") -> bool:
+        """Purges the target as thoroughly as it allows, and records the method.
+
+        Returns true if it is in its steady state then, which only simulated drives can be."""
+        steady = None
+        if start == "steady" and isinstance(self.driver, SteadyDriver):
+            steady = self.driver.purge_steady()
+        outcome = steady or self.driver.purge()
         if outcome.done:
             self._written = 0
         self._prepared(Preparation(test=test, what="purge", done=outcome.done, how=outcome.how))
+        if steady is not None:
+            how = "flash as long random writes leave it, by the model (precondition = steady)"
+            self._prepared(Preparation(test=test, what="precondition", done=True, how=how))
+        return steady is not None
 
     def fill(self, test: str, size: int, times: float, most_seconds: float | None) -> None:
         """Writes the whole target `times` times with large sequential requests.

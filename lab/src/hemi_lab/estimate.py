@@ -23,6 +23,8 @@ class PlanEstimate:
 
     tests: list[tuple[str, str, Estimate, float]]
     """Name, title, scaled times and number of fills of each test."""
+    steady: frozenset[str]
+    """Names of tests for which a simulated drive is not filled, but starts in its steady state."""
 
     @property
     def most(self) -> float:
@@ -33,6 +35,8 @@ class PlanEstimate:
         """Returns the estimate as lines to print."""
         lines = []
         for name, title, estimate, fills in self.tests:
+            if simulated and name in self.steady:
+                fills = 0.0
             fill = f", after {fills:g} × capacity written in order" if fills else ""
             lines.append(f"test      {name}: {title}: {_between(estimate)}{fill}")
         least = sum(estimate.least for _, _, estimate, _ in self.tests)
@@ -67,4 +71,4 @@ def of_plan(plan: Plan, time_scale: float) -> PlanEstimate:
             estimate.steps,
         )
         tests.append((test.name, test.title, scaled, test.fill.times if test.fill else 0.0))
-    return PlanEstimate(tests)
+    return PlanEstimate(tests, frozenset(t.name for t in plan.tests if t.start == "steady"))

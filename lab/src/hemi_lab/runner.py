@@ -61,7 +61,7 @@ def run(order: Order, show: Show, say: Callable[[str], None] = lambda text: None
     A failure or Ctrl-C during the run ends it with a partial result, and the error is returned. A
     failure before the first step is raised."""
     description = order.target.describe()
-    ready.check(order.plan, order.target)
+    ready.check(order.plan, order.target, order.out, order.time_scale)
     # A target that sets something up tears it down again, even on a termination signal meanwhile.
     with _terminable():
         driver = with_load(order.target.open(order.seed))
@@ -90,9 +90,8 @@ def _carry_out(
             for test in order.plan.tests:
                 outcome = Outcome(name=test.name, kind=test.kind, title=test.title)
                 result.tests.append(outcome)
-                if test.purge:
-                    bench.purge(test.name)
-                if test.fill:
+                steady = test.purge and bench.purge(test.name, test.start)
+                if test.fill and not steady:
                     bench.fill(test.name, test.fill.size, test.fill.times, test.fill.most)
                 METHODS[test.kind].run(test, bench, outcome)
                 outcome.whole = True

@@ -101,7 +101,7 @@ def run(
 
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     if dry_run:
-        _dry_run(chosen, named(), wipe or [], time_scale, console)
+        _dry_run(chosen, named(), out, wipe or [], time_scale, console)
         return
     for number in range(1, repeat + 1):
         # The data of the previous run belong to this one, which may overwrite them.
@@ -141,7 +141,7 @@ def _placed(plan: Plan, second: str | None, hosts: list[str] | None) -> Plan:
 
 
 def _dry_run(
-    plan: Plan, target: Target, wipe: list[str], time_scale: float, console: Console
+    plan: Plan, target: Target, out: Path, wipe: list[str], time_scale: float, console: Console
 ) -> None:
     description = target.describe()
     estimate = of_plan(plan, time_scale)
@@ -161,5 +161,7 @@ def _dry_run(
     if not hazards.in_use and not hazards.holds:
         why = "" if isinstance(target, DatabaseTarget) else ": the target is empty"
         console.print(f"destroys  nothing{why}")
-    ready.check(plan, target)
+    console.print(f"results   in {out}")
+    ready.check(plan, target, out, time_scale)
     safety.check(target, wipe)
+    console.print("ready     nothing was found that would fail")

@@ -21,11 +21,12 @@ _WORDS = {True: "better", False: "worse"}
 
 def table(sides: Sequence[Side], found: dict[str, list[Compared]]) -> Table:
     """Returns the table. Each test stands with the load of its headline."""
-    labels = _labels(sides)
+    chart = _in_chart(sides)
+    labels = {test: row.label for test, row in chart.items()}
     rows = []
     for letter, compareds in found.items():
         chosen = _chosen(compareds, labels)
-        rates = [_first(compared, _RATES) for compared in chosen]
+        rates = [_first(compared, _names(chart, compared)) for compared in chosen]
         latencies = [_first(compared, _LATENCIES) for compared in chosen]
         for compared, rate, latency in zip(chosen, rates, latencies, strict=True):
             test = compared.point[0]
@@ -45,7 +46,7 @@ def table(sides: Sequence[Side], found: dict[str, list[Compared]]) -> Table:
     note = (
         "Each test at its point of most requests a second; of freezes the longest request, of "
         "scans their time. Better: more throughput or less time, by the whole 95 % interval. No "
-        "difference: inside the noise, which shows none. Without a 99th percentile: the mean."
+        "difference: inside the noise. Where there is no 99th percentile, the mean stands."
     )
     return Table(headings, rows, note)
 
@@ -54,10 +55,16 @@ def _prefixed(name: str, letter: str, found: dict[str, list[Compared]]) -> str:
     return f"{letter}: {name}" if len(found) > 1 else name
 
 
-def _labels(sides: Sequence[Side]) -> dict[str, str]:
-    """Returns the label that stands for each test, as in the chart."""
+def _in_chart(sides: Sequence[Side]) -> dict[str, headline.Row]:
+    """Returns what stands for each test in the chart above the table."""
     systems = [headline.System(side.letter, side.readers) for side in sides]
-    return {row.test: row.label for row in headline.rows(systems)}
+    return {row.test: row for row in headline.rows(systems)}
+
+
+def _names(chart: dict[str, headline.Row], compared: Compared) -> Sequence[str]:
+    """Returns the names of the figures that may stand for a point, the best first."""
+    row = chart.get(compared.point[0])
+    return ("rate", *_RATES) if row is not None and row.kind == "bytes" else _RATES
 
 
 def _chosen(compareds: list[Compared], labels: dict[str, str]) -> list[Compared]:

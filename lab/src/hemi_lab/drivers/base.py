@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from hemi_lab.steps import Step, StepResult
 
@@ -52,3 +52,11 @@ class Driver(Protocol):
 
     def close(self) -> None:
         """Ends everything it started."""
+
+
+@runtime_checkable
+class SteadyDriver(Protocol):
+    """A driver whose target can be put into its steady state at once."""
+
+    def purge_steady(self) -> Outcome | None:
+        """Purges the target to its steady state. Returns `None` if it has a start of its own."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ class SimulatedDriver:
         self._folder = tempfile.TemporaryDirectory(prefix="hemi-lab-sim-")
         self._spec = Path(self._folder.name) / "system.toml"
         self._spec.write_text(spec)
+        self._as_given = spec
         self._command = [self._hemi, "sim", "session", str(self._spec), "--seed", str(seed)]
         self._process: subprocess.Popen[str] | None = None
         self._rests = Rests()
@@ -66,12 +69,27 @@ class SimulatedDriver:
     def purge(self) -> Outcome:
         """Restarts the session, which restores the drives to their state before the first
         request."""
-        if not self._fresh:
-            self.close_process()
-            self.opened = self._open()
-            self._rests = Rests()
-            self._fresh = True
+        if not self._fresh or self._spec.read_text() != self._as_given:
+            self._reopen(self._as_given)
         return Outcome(True, "simulated drives made anew")
+
+    def purge_steady(self) -> Outcome | None:
+        """Restarts the session with flash as long random writes leave it.
+
+        Returns `None` if the system's file says itself what happened to the flash before."""
+        steady = _steady(self._as_given)
+        if steady is None:
+            return None
+        if not self._fresh or self._spec.read_text() != steady:
+            self._reopen(steady)
+        return Outcome(True, "simulated drives made anew, in their steady state")
+
+    def _reopen(self, spec: str) -> None:
+        self.close_process()
+        self._spec.write_text(spec)
+        self.opened = self._open()
+        self._rests = Rests()
+        self._fresh = True
 
     def run(self, step: Step) -> StepResult:
         """Runs one step of the session."""
@@ -148,6 +166,16 @@ class SimulatedDriver:
             raise ToolError(self._command, errors, _way_out(errors))
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def _steady(spec: str) -> str | None:
+    """Returns a system's file with its flash in steady state, or `None` if it has a state."""
+    if "precondition" in tomllib.loads(spec).get("system", {}):
+        return None
+    steady, found = re.subn(
+        r"(?m)^[ \t]*\[system\][^\n]*$", '[system]\nprecondition = "steady"', spec, count=1
+    )
+    return steady if found else None
 
 
 def _way_out(errors: str) -> str:

@@ -48,6 +48,15 @@ class Test(Strict):
     title: str
     purge: bool = True
     fill: Fill | None = None
+    start: Literal["fresh", "steady"] = "fresh"
+    """State of a simulated drive after its purge. `steady`: as long random writes leave its flash,
+    instead of the fill. No real drive can be put into that state at once, so these are filled."""
+
+    @model_validator(mode="after")
+    def _starts_from_a_purge(self) -> Test:
+        if self.start == "steady" and not self.purge:
+            raise ValueError("start: a test without a purge starts as the one before left it")
+        return self
 
 
 class Cell(Strict):
@@ -436,12 +445,15 @@ class Plan(Strict):
         prepared: dict[str, Any] = {}
         for test in self.tests:
             own = {key: getattr(test, key, None) for key in ("purge", "fill", "precondition")}
+            own["start"] = test.start if test.start != "fresh" else None
             if any(own.values()):
                 prepared = own
             if not wanted(test):
                 continue
             if not any(own.values()):
-                given = {key: value for key, value in prepared.items() if hasattr(test, key)}
+                given = {
+                    key: value for key, value in prepared.items() if value and hasattr(test, key)
+                }
                 test = test.model_copy(update=given)
             # The target is ready for the tests that follow.
             prepared = {}

@@ -75,7 +75,7 @@
     const placed = {
       source: `data:image/svg+xml,${encodeURIComponent(image)}`, xref: "paper", yref: "paper",
       x: (x[0] + x[1]) / 2, y: (y[0] + y[1]) / 2, xanchor: "center", yanchor: "middle",
-      sizex: Math.min(0.9 * (x[1] - x[0]), 0.4), sizey: 0.8 * (y[1] - y[0]), sizing: "contain", layer: "below", opacity: 0.16,
+      sizex: Math.min(0.9 * (x[1] - x[0]), narrow.matches ? 0.8 : 0.4), sizey: 0.8 * (y[1] - y[0]), sizing: "contain", layer: "below", opacity: 0.16,
     };
     return { images: [...(layout.images ?? []), placed] };
   };
@@ -92,12 +92,32 @@
     });
     return found;
   };
+  // A phone has room for short lines beside bars, and for the value alone at their ends.
+  const brief = (figure) => {
+    const broken = (text) => {
+      const lines = [""];
+      for (const word of text.replaceAll("<br>", " ").split(" ")) {
+        if (lines.at(-1) && lines.at(-1).length + word.length >= 16) lines.push(word);
+        else lines[lines.length - 1] = `${lines.at(-1)} ${word}`.trim();
+      }
+      return lines.join("<br>");
+    };
+    const data = figure.data.map((trace) =>
+      trace.mode === "text" ? { ...trace, text: trace.text.map((text) => text.replace(/ ± .*/, "")) } : trace,
+    );
+    const layout = { ...figure.layout };
+    for (const key of Object.keys(layout)) {
+      const texts = layout[key]?.ticktext;
+      if (key.startsWith("yaxis") && texts) layout[key] = { ...layout[key], ticktext: texts.map(broken) };
+    }
+    return { data, layout };
+  };
   // Paper is narrower than a window, and a tall chart leaves half a page empty before it.
   const height = (layout, paper) => Math.round(layout.height * (paper ? 0.72 : 1));
   const layout = (figure, paper, simulated) => {
     const { text, soft, line, panel } = colours(paper);
-    const own = narrow.matches && !paper ? stacked(figure.layout) : figure.layout;
     const small = narrow.matches && !paper;
+    const own = small ? stacked(figure.layout) : figure.layout;
     const changed = {
       ...own,
       template: null,
@@ -114,9 +134,12 @@
     if (simulated) Object.assign(changed, watermark(figure, changed, soft));
     for (const key of Object.keys(changed)) {
       if (!isAxis(key)) continue;
+      const axis = changed[key];
+      const title = typeof axis.title === "string" ? { text: axis.title } : axis.title;
       changed[key] = {
         gridcolor: line, linecolor: line, zeroline: false, automargin: true, exponentformat: "SI",
-        ...changed[key],
+        ...axis,
+        ...(title && { title: { standoff: 6, ...title } }),
       };
     }
     return changed;
@@ -150,19 +173,21 @@
       changes[`${key}.tickvals`] = found.map((one) => one.value);
       changes[`${key}.ticktext`] = texts;
     }
-    const steps = (full.annotations ?? []).map((one, n) => ({ one, n })).filter(({ one }) => one.name === "step");
+    // As they were given: the layout in full has nothing but the number of what is hidden.
+    const steps = (element.layout.annotations ?? []).map((one, n) => ({ one, n })).filter(({ one }) => one.name === "step");
     const axis = full.xaxis;
     steps.forEach(({ one, n }, at) => {
       const end = steps[at + 1]?.one.x ?? Math.max(...axis.range);
       const room = axis.l2p(Math.min(end, Math.max(...axis.range))) - axis.l2p(Math.max(one.x, Math.min(...axis.range)));
       const visible = width(one.text) * (one.font.size / full.font.size) + 8 <= room;
-      if (one.visible !== visible) changes[`annotations[${n}].visible`] = visible;
+      if ((one.visible ?? true) !== visible) changes[`annotations[${n}].visible`] = visible;
     });
     if (Object.keys(changes).length) Plotly.relayout(element, changes);
   };
   const draw = (paper = false) => {
-    for (const { element, figure } of charts) {
+    for (const { element, figure: whole } of charts) {
       const simulated = element.closest(".simulated");
+      const figure = narrow.matches && !paper ? brief(whole) : whole;
       const wanted = layout(figure, paper, simulated);
       element.style.height = `${wanted.height}px`;
       Plotly.react(element, figure.data, wanted, { responsive: true, displaylogo: false, displayModeBar: false });

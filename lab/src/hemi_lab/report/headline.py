@@ -418,10 +418,21 @@ def _percentiles(figure: go.Figure, panel: int, ladder: list[Row], systems: list
                 mode="markers",
                 marker={"size": 9, "symbol": symbol, "color": fixed if alone else colour},
                 name=f"{name} of latency",
-                legendgroup=name,
-                showlegend=number == 0,
+                showlegend=alone,
                 text=[f"{name}: {shown_time(r.value)}" for _, r in known],
                 hovertemplate="%{text}<extra></extra>",
+                row=panel,
+                col=1,
+            )
+    if not alone:
+        # Colours tell systems apart, so that the legend has the symbols alone.
+        for _, name, _, symbol in RANKS:
+            figure.add_scatter(
+                x=[None],
+                y=[None],
+                mode="markers",
+                marker={"size": 9, "symbol": symbol, "color": GREY},
+                name=f"{name} of latency",
                 row=panel,
                 col=1,
             )

@@ -71,13 +71,13 @@ const ticks = (() => {
       }
       return [];
     };
-    let found = log ? search(ofLog(low, high)) : search(ofLine(low, high));
-    if (log && found.length < 3 && high - low < 1.5) {
-      // Less than a decade or so: even steps tell more than its digits.
-      const even = search(ofLine(10 ** low, 10 ** high)).filter((one) => one.value > 0);
-      if (even.length > found.length) found = even;
-    }
-    return found;
+    if (!log) return search(ofLine(low, high));
+    const found = search(ofLog(low, high));
+    if (high - low > 1.5) return found;
+    // Of a decade or so, even steps may reach further than its digits.
+    const even = search(ofLine(10 ** low, 10 ** high));
+    const reach = (some) => (some.length < 2 ? 0 : place(some.at(-1).value) - place(some[0].value));
+    return reach(even) > reach(found) ? even : found;
   };
   return { choose, text };
 })();

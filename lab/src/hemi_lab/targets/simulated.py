@@ -24,6 +24,7 @@ class SimulatedTarget:
         self.path = text
         self._spec = spec
         self._system: dict[str, Any] = tomllib.loads(spec).get("system", {})
+        self._bytes: int | None = None
 
     @staticmethod
     def named(text: str, name: str, options: dict[str, str]) -> SimulatedTarget:
@@ -61,13 +62,14 @@ class SimulatedTarget:
         return self._spec
 
     def describe(self) -> Description:
-        """Describes the target from its spec. The capacity is known once it is open."""
+        """Describes the target from its spec. The capacity is known after a check."""
         legs = [str(leg) for leg in self._system.get("legs", [])]
         scale = int(self._system.get("scale", 1))
         return Description(
             self.text,
             "simulated",
             simulated=True,
+            bytes=self._bytes,
             model=" + ".join(legs),
             policy=self._system.get("policy", "first"),
             legs=legs,
@@ -84,9 +86,11 @@ class SimulatedTarget:
         """Raises if a session cannot be opened. Closes it again."""
         refuse_freezes(self.text, needs)
         try:
-            SimulatedDriver(self._spec, 1).close()
+            driver = SimulatedDriver(self._spec, 1)
         except ToolError as error:
             raise _refused(self.text, error.message) from error
+        self._bytes = driver.capacity
+        driver.close()
 
     def open(self, seed: int) -> Driver:
         """Opens a session of its own."""
