@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fakes import FakeDriver, FakeTarget, always
@@ -221,7 +221,7 @@ def test_a_place_that_cannot_take_the_results_is_found(
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"--out .*/file/x: .*/file is no directory"):
         check(plan, target, tmp_path / "file" / "x")
-    free = namedtuple("free", "total used free")(1 << 30, 0, 32 << 20)
+    free = SimpleNamespace(total=1 << 30, used=0, free=32 << 20)
     monkeypatch.setattr("shutil.disk_usage", lambda folder: free)
     # Two points and the first again, a day each.
     with pytest.raises(LabError) as found:

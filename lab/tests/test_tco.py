@@ -63,10 +63,18 @@ def test_the_documents_example_by_hand(tmp_path: Path) -> None:
     assert flash.purchase == 1_500
     assert flash.kilowatt_hours == pytest.approx(443.475)
     assert flash.energy == pytest.approx(133.0425)
-    assert flash.totals[3] == pytest.approx(1_899.1275)
-    assert flash.totals[5] == pytest.approx(2_165.2125)
+    assert flash.wear is not None
+    assert flash.wear.written == pytest.approx(1.6e12)
+    assert flash.wear.years == pytest.approx(729.1667 / 365)
+    assert [flash.wear.replacements(years) for years in (3, 5)] == [1, 2]
+    assert flash.totals[3] == pytest.approx(1_899.1275 + 1_500)
+    assert flash.totals[5] == pytest.approx(2_165.2125 + 3_000)
+    assert disks.wear is not None
+    assert disks.wear.years is None
     # The document has the same numbers.
     for said in ("15,803.04", "4,740.91", "30,062.74", "39,544.56", "443.475", "2,165.21"):
+        assert said in text, said
+    for said in ("729.17", "3,399.13", "5,165.21"):
         assert said in text, said
 
 
@@ -176,4 +184,92 @@ def test_the_page_says_which_is_least(tmp_path: Path) -> None:
     page.write(plan, known, path.read_text(), tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
     assert "<i>two</i>" not in text
-    assert "Purchase and energy" in text
+    assert text.index("Purchase, replacements and energy") < text.index("<h2>Costs")
+
+
+WEAR = 'capacity = "10 TB"\nwritten_per_day = "10 TB"'
+
+
+def worn(option: str, tmp_path: Path, demand: str = WEAR) -> Cost:
+    (found,) = costs(HEAD.replace('capacity = "10 TB"', demand) + OPTION + option, tmp_path)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("option", "years", "replaced"),
+    [
+        # 10 drives of 1 TB a day: 3,650 TB last ten years.
+        ('rated_writes = "3650 TB"', 10.0, (0, 0)),
+        # Exactly the five years: the sixth would need new ones.
+        ('rated_writes = "1825 TB"', 5.0, (0, 0)),
+        ('rated_writes = "1095 TB"', 3.0, (0, 1)),
+        ('rated_writes = "365 TB"', 1.0, (2, 4)),
+        ('rated_writes = "3650 TB"\nwrite_amplification = 4', 2.5, (1, 1)),
+        # A rating for a load of the same amplification.
+        (
+            'rated_writes = "3650 TB"\nwrite_amplification = 4\nrated_amplification = 4',
+            10.0,
+            (0, 0),
+        ),
+        ('rated_writes = "3650 TB"\nservice_years = 2', 2.0, (1, 2)),
+        # 20 drives, and every byte on two of them.
+        ('rated_writes = "3650 TB"\nredundancy = { kind = "mirror", copies = 2 }', 10.0, (0, 0)),
+        # 15 drives, and one byte of parity for each: 20 TB a day over 15.
+        ('rated_writes = "3650 TB"\nredundancy = { kind = "parity", data = 4 }', 7.5, (0, 0)),
+    ],
+)
+def test_drives_wear_out(
+    option: str, years: float, replaced: tuple[int, int], tmp_path: Path
+) -> None:
+    found = worn(option, tmp_path)
+    assert found.wear is not None
+    assert found.wear.years == pytest.approx(years)
+    assert (found.wear.replacements(3), found.wear.replacements(5)) == replaced
+    for span, times in zip((3, 5), replaced, strict=True):
+        assert found.totals[span] == pytest.approx(
+            found.purchase * (1 + times) + span * found.energy
+        )
+
+
+def test_what_is_written_follows_from_the_requests(tmp_path: Path) -> None:
+    demand = 'capacity = "10 TB"\niops = 1000\nread_percent = 75\nwrite_size = "8 KiB"'
+    found = worn('rated_writes = "3650 TB"\niops = 1000', tmp_path, demand)
+    assert found.wear is not None
+    # 250 writes a second for eight hours.
+    assert found.wear.written == pytest.approx(250 * 8192 * 8 * 3600 / 10)
+    with pytest.raises(UsageError, match="give one"):
+        worn("", tmp_path, f'{demand}\nwritten_per_day = "1 TB"')
+    with pytest.raises(UsageError, match="without iops"):
+        worn("", tmp_path, 'capacity = "10 TB"\nwrite_size = "8 KiB"')
+
+
+def test_an_amplification_that_is_not_known_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(HEAD.replace('capacity = "10 TB"', WEAR) + OPTION + 'rated_writes = "365 TB"\n')
+    plan = load_plan(path)
+    known = [cost(plan, one, power(one, tmp_path, False)) for one in plan.options]
+    table = page.wear_table(plan, known)
+    assert table is not None
+    assert "one: not known: taken as 1" in table.note
+    assert table.rows[0][1:] == [
+        "1 TB",
+        "1",
+        "365 TB",
+        "1.0 years",
+        "2 × 1,000.00 EUR",
+        "4 × 1,000.00 EUR",
+    ]
+    assert page.wear_table(plan, costs(HEAD + OPTION, tmp_path)) is None
+
+
+@hemi
+def test_a_presets_amplification_is_measured(tmp_path: Path) -> None:
+    preset = (
+        'preset = { name = "x25e-32gb", seconds = 2, scale = 16, '
+        'load = { read_percent = 0, sizes = "4 KiB", queue_depth = 32 } }\nrated_writes = "1 PB"'
+    ).replace("1 PB", "1000 TB")
+    option = OPTION.replace("active_watts = 4", preset)
+    (found,) = costs(HEAD.replace('capacity = "10 TB"', WEAR) + option, tmp_path)
+    assert found.wear is not None
+    assert found.wear.amplification > 1.5
+    assert "x25e-32gb" in found.wear.source

@@ -32,7 +32,12 @@ def tco(
     ]
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(meant.title)
-    for content in (page.costs_table(meant, costs), page.drives_table(meant, costs)):
+    tables = (
+        page.costs_table(meant, costs),
+        page.wear_table(meant, costs),
+        page.drives_table(meant, costs),
+    )
+    for content in filter(None, tables):
         console.print()
         print_table(content)
     if html is not None:

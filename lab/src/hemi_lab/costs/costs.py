@@ -8,9 +8,7 @@ from typing import Literal
 
 from hemi_lab.costs.plan import CostPlan, Option
 from hemi_lab.costs.power import Power
-
-DAYS = 365
-"""Days of a year."""
+from hemi_lab.costs.wear import DAYS, Wear, wear
 
 _ROUNDING = 1e-9
 """Quotients that only rounding lifts above a whole number count as that number."""
@@ -37,8 +35,12 @@ class Cost:
     """Energy of a year, cooling included."""
     energy: float
     """Cost of a year's energy, in the currency."""
+    wear: Wear | None
+    """`None`: it is not known what is written."""
+    replaced: dict[int, float]
+    """Cost of the drives that replace worn ones, by years."""
     totals: dict[int, float]
-    """Purchase and energy, by years."""
+    """Purchase, replacements and energy, by years."""
 
 
 def drive_requests(plan: CostPlan, option: Option) -> float:
@@ -63,6 +65,11 @@ def cost(plan: CostPlan, option: Option, power: Power) -> Cost:
     day = drives * (power.active_watts * plan.hours.load + power.idle_watts * plan.hours.idle)
     kilowatt_hours = day / 1000 * (1 + plan.electricity.cooling_percent / 100) * DAYS
     energy = kilowatt_hours * plan.electricity.price
+    worn = wear(plan, option, power, drives)
+    replaced = {
+        years: purchase * worn.replacements(years) if worn is not None else 0.0
+        for years in plan.years
+    }
     return Cost(
         option,
         power,
@@ -77,7 +84,9 @@ def cost(plan: CostPlan, option: Option, power: Power) -> Cost:
         drives * power.idle_watts,
         kilowatt_hours,
         energy,
-        {years: purchase + years * energy for years in plan.years},
+        worn,
+        replaced,
+        {years: purchase + replaced[years] + years * energy for years in plan.years},
     )
 
 

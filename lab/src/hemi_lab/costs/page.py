@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from hemi_lab.costs.costs import Cost
 from hemi_lab.costs.plan import CostPlan
+from hemi_lab.costs.wear import written_per_day
 from hemi_lab.report import colours
 from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Table
@@ -44,7 +45,8 @@ def costs_table(plan: CostPlan, costs: list[Cost]) -> Table:
         f"Energy with {plan.electricity.cooling_percent:g} % for cooling, "
         f"{plan.hours.load:g} h under load and {plan.hours.idle:g} h idle a day, at "
         f"{plan.electricity.price:g} {plan.currency} a kWh. ◂: the least. Prices do not change "
-        "over the years; drives that fail, racks and people are not in it."
+        "over the years, also of drives that replace worn ones; drives that fail before, racks and "
+        "people are not in it."
     )
     return Table(headings, rows, note)
 
@@ -89,12 +91,63 @@ def drives_table(plan: CostPlan, costs: list[Cost]) -> Table:
     return Table(headings, rows, note)
 
 
+def wear_table(plan: CostPlan, costs: list[Cost]) -> Table | None:
+    """Returns the table of wear, or `None` if it is not known what is written."""
+    rows = []
+    for cost in costs:
+        worn = cost.wear
+        if worn is None:
+            return None
+        rated = worn.rated is not None
+        rows.append(
+            [
+                cost.option.name,
+                _bytes(worn.written),
+                f"{worn.amplification:.3g}" if rated else "–",
+                _bytes(worn.rated) if worn.rated else "none",
+                "never" if worn.years is None else _years(worn.years),
+                *(
+                    f"{worn.replacements(years)} × {money(cost.purchase, plan.currency)}"
+                    if worn.replacements(years)
+                    else "none"
+                    for years in plan.years
+                ),
+            ]
+        )
+    headings = ["", "written a day", "write ampl.", "rated for", "lasts"]
+    headings += [f"replaced in {years} years" for years in plan.years]
+    sources = "; ".join(
+        f"{cost.option.name}: {cost.wear.source}"
+        for cost in costs
+        if cost.wear is not None and cost.wear.rated is not None
+    )
+    note = (
+        "Written a day: to each drive, with redundancy, spread evenly. Times the write "
+        "amplification it counts against the rating."
+    )
+    return Table(headings, rows, f"{note} Where that comes from: {sources}." if sources else note)
+
+
+def _bytes(size: float) -> str:
+    """Returns a text such as `1.6 TB`, in decimal units, as drives are rated."""
+    for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9)):
+        if size >= factor:
+            return f"{size / factor:,.4g} {unit}"
+    return f"{size / 1e6:,.4g} MB"
+
+
+def _years(years: float) -> str:
+    return f"{years:.1f} years" if years < 1000 else "over 1,000 years"
+
+
 def write(plan: CostPlan, costs: list[Cost], source: str, path: Path) -> None:
     """Writes the page."""
     demand = plan.demand
+    written = written_per_day(plan)
     header = [
         ("capacity", f"{demand.capacity / 1e12:,.4g} TB"),
         ("IOPS", f"{shown_count(demand.iops)}, {demand.read_percent:g} % read"),
+        ("written", "not given" if written is None else f"{_bytes(written)} a day"),
         ("electricity", f"{plan.electricity.price:g} {plan.currency} a kWh"),
         ("cooling", f"{plan.electricity.cooling_percent:g} % of the drives' energy"),
         ("hours", f"{plan.hours.load:g} under load, {plan.hours.idle:g} idle a day"),
@@ -107,8 +160,9 @@ def write(plan: CostPlan, costs: list[Cost], source: str, path: Path) -> None:
         source=source,
         simulated=any(cost.power.simulated for cost in costs),
         parts=[
+            Chart("Purchase, replacements and energy", _bars(plan, costs)),
             ("Costs", costs_table(plan, costs)),
-            Chart("Purchase and energy", _bars(plan, costs)),
+            *([("Wear", worn)] if (worn := wear_table(plan, costs)) is not None else []),
             ("Drives", drives_table(plan, costs)),
         ],
     )
@@ -125,6 +179,15 @@ def _bars(plan: CostPlan, costs: list[Cost]) -> go.Figure:
         orientation="h",
         marker={"color": colours.BLUE},
     )
+    replaced = [cost.replaced[years] for cost in costs for years in plan.years]
+    if any(replaced):
+        figure.add_bar(
+            x=replaced,
+            y=rows,
+            name="replacements",
+            orientation="h",
+            marker={"color": colours.RED},
+        )
     figure.add_bar(
         x=[cost.energy * years for cost in costs for years in plan.years],
         y=rows,
@@ -132,6 +195,18 @@ def _bars(plan: CostPlan, costs: list[Cost]) -> go.Figure:
         orientation="h",
         marker={"color": colours.ORANGE},
     )
+    totals = [cost.totals[years] for cost in costs for years in plan.years]
+    figure.add_scatter(
+        x=totals,
+        y=rows,
+        text=[f" {money(total, plan.currency)}" for total in totals],
+        mode="text",
+        textposition="middle right",
+        showlegend=False,
+        hoverinfo="skip",
+        cliponaxis=False,
+    )
+    figure.update_xaxes(range=[0, 1.25 * max(totals)])
     figure.update_xaxes(title=plan.currency)
     figure.update_yaxes(autorange="reversed", type="category")
     return figure

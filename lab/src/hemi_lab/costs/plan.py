@@ -25,6 +25,18 @@ class Demand(Strict):
     iops: NotNegative = 0.0
     read_percent: Annotated[float, Field(ge=0, le=100)] = 100.0
     """Share of reads. With redundancy a write is more than one request to the drives."""
+    written_per_day: Annotated[Size | None, Field(ge=0)] = None
+    """Bytes written in a day, before redundancy. They wear flash."""
+    write_size: Annotated[Size | None, Field(gt=0)] = None
+    """Mean bytes of a write. With `iops` it gives `written_per_day`."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Demand:
+        if self.written_per_day is not None and self.write_size is not None:
+            raise ValueError("written_per_day and write_size: give one, the other follows from it")
+        if self.write_size is not None and not self.iops:
+            raise ValueError("write_size: without iops it does not tell what is written")
+        return self
 
 
 class Electricity(Strict):
@@ -70,6 +82,11 @@ class Mirror(Strict):
         """Requests to drives for each write."""
         return float(self.copies)
 
+    @property
+    def written(self) -> float:
+        """Bytes written to drives for each byte."""
+        return float(self.copies)
+
 
 class Parity(Strict):
     """Groups of data and parity drives: RAID-5 has one parity drive, RAID-6 two."""
@@ -90,6 +107,11 @@ class Parity(Strict):
     def write_cost(self) -> float:
         """Requests to drives for each write: 4 for RAID-5, 6 for RAID-6."""
         return self.write_requests or 2.0 * (1 + self.parity)
+
+    @property
+    def written(self) -> float:
+        """Bytes written to drives for each byte of small writes: its own and those of parity."""
+        return 1.0 + self.parity
 
 
 class FromRun(Strict):
@@ -122,6 +144,14 @@ class Option(Strict):
     """Usable share of the capacity. Space for over-provisioning or growth is not usable."""
     iops: Positive | None = None
     """Rate of one with the demand's mix, in steady state."""
+    rated_writes: Annotated[Size | None, Field(gt=0)] = None
+    """Bytes that one is rated for (TBW). Without it, it does not wear."""
+    rated_amplification: Annotated[float, Field(ge=1)] = 1.0
+    """Write amplification that the rating already has in it."""
+    write_amplification: Annotated[float | None, Field(ge=1)] = None
+    """Bytes written to flash for each byte of the load. By default as the run or model has it."""
+    service_years: Positive | None = None
+    """Years after which one is replaced, however little it is worn."""
     idle_watts: NotNegative | None = None
     active_watts: NotNegative | None = None
     run: FromRun | None = None

@@ -11,6 +11,7 @@ import polars as pl
 from hemi_lab.costs.plan import FromPreset, FromRun, Option
 from hemi_lab.drivers.simulated import SimulatedDriver
 from hemi_lab.errors import UsageError
+from hemi_lab.report.spare import write_amplification
 from hemi_lab.results.store import Reader
 from hemi_lab.steps import Step
 from hemi_lab.targets.simulated import quoted
@@ -25,6 +26,17 @@ class Power:
     iops: float | None
     source: str
     simulated: bool
+    write_amplification: float | None = None
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What a run or a model tells."""
+
+    idle_watts: float | None
+    active_watts: float | None
+    iops: float | None
+    write_amplification: float | None
 
 
 def power(option: Option, folder: Path, needs_iops: bool) -> Power:
@@ -32,16 +44,16 @@ def power(option: Option, folder: Path, needs_iops: bool) -> Power:
     ones."""
     idle, active, iops = option.idle_watts, option.active_watts, option.iops
     source, simulated = "given", False
-    found: tuple[float | None, float | None, float | None] = (None, None, None)
+    found = _Measured(None, None, None, None)
     if option.run is not None:
         found = _of_run(option.run, folder, option.name)
         source, simulated = f"run {option.run.folder.name}, {option.run.label}", True
     elif option.preset is not None:
         found = _of_preset(option.preset)
         source, simulated = f"model of {option.preset.name}, {option.preset.load.shown()}", True
-    idle = found[0] if idle is None else idle
-    active = found[1] if active is None else active
-    iops = found[2] if iops is None else iops
+    idle = found.idle_watts if idle is None else idle
+    active = found.active_watts if active is None else active
+    iops = found.iops if iops is None else iops
     if idle is None or active is None:
         raise UsageError(
             f"option {option.name!r}: idle_watts is not known: the run has no idle step",
@@ -51,10 +63,10 @@ def power(option: Option, folder: Path, needs_iops: bool) -> Power:
         raise UsageError(
             f"option {option.name!r}: iops is missing, and the demand has some", "Give its iops."
         )
-    return Power(idle, active, iops, source, simulated)
+    return Power(idle, active, iops, source, simulated, found.write_amplification)
 
 
-def _of_run(given: FromRun, folder: Path, name: str) -> tuple[float | None, float, float]:
+def _of_run(given: FromRun, folder: Path, name: str) -> _Measured:
     reader = Reader(folder / given.folder)
     steps = reader.table("steps").filter(
         pl.col("energy_joules").is_not_null() & (pl.col("length_seconds") > 0)
@@ -76,7 +88,8 @@ def _of_run(given: FromRun, folder: Path, name: str) -> tuple[float | None, floa
     rests = steps.filter(pl.col("stage") == "idle")
     seconds = float(own["length_seconds"].to_numpy().sum())
     iops = float(own["count"].to_numpy().sum()) / seconds
-    return _idle_watts(rests), active, iops
+    amplified = write_amplification(reader.table("causes"), own["step"].to_list())
+    return _Measured(_idle_watts(rests), active, iops, amplified)
 
 
 def _watts(steps: pl.DataFrame) -> float:
@@ -91,7 +104,7 @@ def _idle_watts(rests: pl.DataFrame) -> float | None:
     return None if counted.is_empty() else _watts(counted)
 
 
-def _of_preset(given: FromPreset) -> tuple[float, float, float]:
+def _of_preset(given: FromPreset) -> _Measured:
     spec = "\n".join(
         [
             'title = "Energy"',
@@ -113,4 +126,5 @@ def _of_preset(given: FromPreset) -> tuple[float, float, float]:
     # Virtual time: both exist, whatever the machine did meanwhile.
     idle = (rest.energy_joules or 0.0) / max(rest.seconds, 1e-9)
     active = (work.energy_joules or 0.0) / max(work.seconds, 1e-9)
-    return idle, active, work.iops
+    causes = work.causes.with_columns(pl.lit(1, dtype=pl.Int64).alias("step"))
+    return _Measured(idle, active, work.iops, write_amplification(causes, [1]))

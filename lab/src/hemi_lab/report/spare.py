@@ -108,7 +108,7 @@ def _points(letter: str, reader: Reader) -> list[Spared]:
                 alpha,
                 float(count.sum() / window["length_seconds"].to_numpy().sum()),
                 math.sqrt(max(0.0, variance)),
-                _amplification(reader.table("causes"), window["step"].to_list()),
+                write_amplification(reader.table("causes"), window["step"].to_list()),
                 all(tracked.reached for tracked in test.tracked),
             )
         )
@@ -133,7 +133,8 @@ def _uniform_writes(window: pl.DataFrame) -> bool:
     )
 
 
-def _amplification(causes: pl.DataFrame, steps: list[int]) -> float | None:
+def write_amplification(causes: pl.DataFrame, steps: list[int]) -> float | None:
+    """Returns the write amplification of all legs over some steps, or `None` if none is known."""
     own = causes.filter(pl.col("step").is_in(steps))
     wrote = own.filter(pl.col("name") == "bytes_per_second").select(
         "step", "start_seconds", "leg", (pl.col("value") * pl.col("length_seconds")).alias("weight")
