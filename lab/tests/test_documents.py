@@ -7,7 +7,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
+import typer
 from fakes import FakeDriver, always
+from hemi_lab.cli import app
 from hemi_lab.results.model import Result
 from hemi_lab.results.store import TABLES, Reader
 from hemi_lab.statistics.histogram import Histogram
@@ -42,3 +44,18 @@ def test_the_query_on_the_page_gives_the_percentile(
     found = duckdb.connect().execute(query).fetchall()
     expected = Histogram.merged(parts).percentile(0.999) * 1e3
     assert found == [(pytest.approx(expected),)]
+
+
+def test_every_option_is_on_its_commands_page() -> None:
+    """Also finds options on a page that its command no longer has."""
+    commands = vars(typer.main.get_command(app))["commands"]
+    assert {"run", "compare", "history", "tco"} <= set(commands)
+    for name, command in commands.items():
+        own = DOCUMENTS / f"{name}.md"
+        page = (own if own.exists() else DOCUMENTS / "README.md").read_text()
+        options = {text for one in command.params for text in one.opts if text.startswith("--")}
+        for option in options - {"--help"}:
+            assert f"{option}" in page, f"{name}: {option}"
+        shown = set(re.findall(rf"hemi-lab {name} [^`\n]*", page))
+        named = {option for line in shown for option in re.findall(r"(--[a-z-]+)", line)}
+        assert named <= options | {"--help"}, f"{name}: {named - options}"

@@ -31,7 +31,7 @@ class Power:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What a run or a model tells."""
+    """Figures of a run or a model."""
 
     idle_watts: float | None
     active_watts: float | None

@@ -17,14 +17,14 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Wear:
-    """What one drive of an option is written, and how long it lasts."""
+    """The writes to one drive of an option, and its life."""
 
     written: float
     """Bytes that the system writes to the drive in a day."""
     amplification: float
     """Bytes written to flash for each of them."""
     source: str
-    """Where the amplification comes from."""
+    """Origin of the amplification."""
     rated: float | None
     """Bytes the drive is rated for, or `None` if it does not wear."""
     service: float | None

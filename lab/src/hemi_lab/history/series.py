@@ -21,7 +21,7 @@ class Point:
     maximum: float
     """The slowest request, in seconds."""
     notes: list[str]
-    """What sets it apart from the run before, and whether it is to be trusted."""
+    """Differences from the run before, and reasons not to trust it."""
 
 
 @dataclass(frozen=True)
