@@ -287,4 +287,6 @@ fn check_phase(phases: &[PhaseSpec], index: usize, phase: &PhaseSpec) -> Result<
 #[cfg(test)]
 mod compositions;
 #[cfg(test)]
+mod schema;
+#[cfg(test)]
 mod tests;

@@ -208,5 +208,5 @@ def _bars(plan: CostPlan, costs: list[Cost]) -> go.Figure:
     )
     figure.update_xaxes(range=[0, 1.25 * max(totals)])
     figure.update_xaxes(title=plan.currency)
-    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
     return figure

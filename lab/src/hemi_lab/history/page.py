@@ -71,7 +71,7 @@ def _step(change: Change | None, more_is_better: bool) -> str:
         return ""
     found = change.found
     word = "better" if (found.difference > 0) == more_is_better else "worse"
-    return f"{word}: {_share(found.difference)} ({_share(found.low)} to {_share(found.high)})"
+    return f"{word}: {_share(found.difference)}\n{_share(found.low)} to {_share(found.high)}"
 
 
 def _share(value: float) -> str:

@@ -127,7 +127,7 @@
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: paper ? 9 : small ? 11 : 12, color: soft },
       margin: paper ? { l: 48, r: 8, t: 26, b: 34 } : { l: small ? 40 : 64, r: small ? 8 : 24, t: 34, b: 44 },
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { color: text } },
+      legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", font: { color: text } },
       hoverlabel: { bgcolor: panel, bordercolor: line, font: { color: text } },
       hovermode: own.hovermode ?? "closest",
     };

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal
 
 import plotly.graph_objects as go
@@ -296,7 +297,8 @@ _WIDEST = 34
 def _wrapped(name: str) -> str:
     """Returns a name in lines that leave the bars their room."""
     lines = [""]
-    for word in name.split():
+    # Plotly reads some markup in texts, and a name is none.
+    for word in escape(name, quote=False).split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > _WIDEST:
             lines.append(word)
         else:
@@ -327,7 +329,7 @@ def _bars(
             y=[place for place, _ in own],
             orientation="h",
             width=0.82,
-            name=system.name,
+            name=escape(system.name, quote=False),
             legendgroup=system.name,
             showlegend=len(systems) > 1 and panel == 1,
             marker={"color": colour},

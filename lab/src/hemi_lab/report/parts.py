@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -33,8 +34,12 @@ class Chart:
 
     @property
     def packed(self) -> str:
-        """Returns the figure's JSON, packed for a script element."""
-        return packed(str(self.figure.to_json()))
+        """Returns the figure's JSON, packed for a script element.
+
+        Numbers have six digits, more than a screen has pixels."""
+        exact = str(self.figure.to_json())
+        short = json.loads(exact, parse_float=lambda text: float(f"{float(text):.6g}"))
+        return packed(json.dumps(short, separators=(",", ":")))
 
 
 Part = Chart | tuple[str, Table]
