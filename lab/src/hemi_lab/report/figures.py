@@ -318,6 +318,9 @@ def heat(
         ygap=2,
     )
     figure.update_yaxes(autorange="reversed")
+    # Lines between cells would cross their gaps.
+    figure.update_xaxes(showgrid=False, ticks="")
+    figure.update_yaxes(showgrid=False, ticks="")
     return figure
 
 
