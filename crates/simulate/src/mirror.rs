@@ -51,7 +51,7 @@ pub struct Shape {
     pub ledger: bool,
 }
 
-/// The reason why a mirror cannot be created from these drives.
+/// The reason why a volume cannot be created from these drives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MirrorError {
     /// Too few or too many legs.
@@ -68,6 +68,17 @@ pub enum MirrorError {
         /// Bytes each leg needs.
         needed: u64,
         /// Bytes of the smallest leg.
+        smallest: u64,
+    },
+    /// A policy without metadata was asked for more than its smallest leg holds.
+    #[error(
+        "a volume of {volume} bytes needs legs of as many bytes; the smallest has {smallest}: make \
+         the volume smaller"
+    )]
+    Larger {
+        /// Bytes requested.
+        volume: u64,
+        /// Bytes of the smallest leg that is used.
         smallest: u64,
     },
     /// There is no layout for that size.

@@ -4,7 +4,7 @@ use hemi_drives::any::AnyDrive;
 use hemi_drives::drive::{Counters, Drive};
 use hemi_drives::drive_of_variants;
 use hemi_engine::settings::{FlushCopies, Policy, Settings};
-use hemi_units::{Size, Time};
+use hemi_units::{SECTOR_BYTES, Size, Time};
 use serde::Deserialize;
 
 use crate::mirror::{Mirror, MirrorError, Shape};
@@ -158,10 +158,9 @@ impl System {
     ) -> Result<System, MirrorError> {
         let policy = match policy {
             PolicyName::Single => {
-                if drives.is_empty() {
-                    return Err(MirrorError::Legs(0));
-                }
-                return Ok(System::Single(drives.remove(0)));
+                drives.truncate(1);
+                let drive = fitting(drives, volume_bytes)?.remove(0);
+                return Ok(System::Single(drive));
             }
             PolicyName::PaperUnsafe => {
                 let usual = Rule::default();
@@ -169,9 +168,12 @@ impl System {
                     wait_permille: rule.wait_permille.unwrap_or(usual.wait_permille),
                     coalesces: rule.coalesces.unwrap_or(usual.coalesces),
                 };
+                let drives = fitting(drives, volume_bytes)?;
                 return Ok(System::Published(Published::new(drives, rule)));
             }
-            PolicyName::Oracle => return Ok(System::Oracle(Oracle::new(drives))),
+            PolicyName::Oracle => {
+                return Ok(System::Oracle(Oracle::new(fitting(drives, volume_bytes)?)));
+            }
             PolicyName::All => Policy::All,
             PolicyName::WriteBehind => Policy::WriteBehind,
             PolicyName::Paper => Policy::Paper,
@@ -208,6 +210,16 @@ impl System {
             System::Mirror(mirror) => mirror.status().exposure_peak,
             _ => 0,
         }
+    }
+}
+
+/// Returns the drives if each holds the volume, as a policy without metadata needs them.
+fn fitting(drives: Vec<AnyDrive>, volume: u64) -> Result<Vec<AnyDrive>, MirrorError> {
+    let smallest = drives.iter().map(|drive| drive.sectors() * SECTOR_BYTES).min();
+    match smallest {
+        None => Err(MirrorError::Legs(0)),
+        Some(smallest) if volume > smallest => Err(MirrorError::Larger { volume, smallest }),
+        Some(_) => Ok(drives),
     }
 }
 

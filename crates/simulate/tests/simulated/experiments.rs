@@ -1,12 +1,16 @@
 //! Experiments from their files to their reports, and the errors on the way.
 
+use std::collections::HashMap;
 use std::path::Path;
 
+use hemi_drives::drive::Drive;
+use hemi_drives::preset::Preset;
 use hemi_simulate::experiment;
 use hemi_simulate::report::Report;
 use hemi_simulate::reproduce::Reproduction;
-use hemi_simulate::spec::{self, SpecError};
-use hemi_simulate::stock::Stock;
+use hemi_simulate::spec::{self, Case, SpecError, SystemSpec};
+use hemi_simulate::stock::{self, Stock};
+use hemi_simulate::system::PolicyName;
 use hemi_simulate::tables;
 
 const SPEC: &str = r#"
@@ -202,12 +206,29 @@ fn what_cannot_be_run_is_refused_by_name() {
     };
     assert!(refused("gp3-16k", "gp33").contains("`gp33`"));
     assert!(refused("read_percent = 50", "read_percent = 150").contains("read_percent = 150"));
-    // The last case is then a mirror.
-    let too_large = SPEC.replace("\"oracle\"", "\"first\"").replace("1 GiB", "2 TiB");
-    let cases = spec::parse("test.toml", &too_large).unwrap();
-    let case = cases.last().expect("there is a case");
-    let error = experiment::run(case, Path::new(""), None, &Stock::default(), |_| true);
-    assert!(error.unwrap_err().to_string().contains("make the volume smaller"));
+}
+
+#[test]
+fn a_volume_larger_than_its_legs_is_refused_under_every_policy() {
+    let stock = Stock::default();
+    let run = |case: &Case| experiment::run(case, Path::new(""), None, &stock, |_| true);
+    let cases = spec::parse("test.toml", &SPEC.replace("1 GiB", "2 TiB")).unwrap();
+    assert_eq!(cases.len(), 7);
+    for case in &cases {
+        let error = run(case).unwrap_err().to_string();
+        assert!(error.contains("a volume of 2199023255552 bytes"), "{error}");
+        assert!(error.contains("the smallest has"), "{error}");
+        assert!(error.ends_with("make the volume smaller"), "{error}");
+    }
+    // Only the first leg counts without a mirror, and all of it may be used.
+    let gp3 = Preset::built_in("gp3").unwrap().drive(1).unwrap().sectors() * 512;
+    let whole = |volume: u64| {
+        let text = SPEC.replace("1 GiB", &format!("{volume} B")).replace("gp3-16k", "qlc");
+        let cases = spec::parse("test.toml", &text.replace("legs =", "scale = 64\nlegs ="));
+        run(&cases.unwrap()[0])
+    };
+    assert!(whole(gp3).is_ok());
+    assert!(whole(gp3 + 4096).unwrap_err().to_string().contains("make the volume smaller"));
 }
 
 #[test]
@@ -231,10 +252,32 @@ fn reproductions_are_sound() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("reproductions");
     let files = hemi_simulate::reproduce::files(&folder).unwrap();
     assert!(!files.is_empty());
+    let mut capacities = HashMap::new();
     for file in files {
         let name = file.display().to_string();
         let reproduction = Reproduction::load(&file).unwrap_or_else(|error| panic!("{error}"));
         let cases = reproduction.cases(&name).unwrap_or_else(|error| panic!("{error}"));
         assert!(!cases.is_empty(), "{name}");
+        for (_, case) in &cases {
+            volume_fits(&name, &case.spec.system, &folder, &mut capacities);
+        }
+    }
+}
+
+/// Checks that every leg holds the volume. `capacities` has those of the legs seen so far.
+fn volume_fits(
+    name: &str,
+    system: &SystemSpec,
+    folder: &Path,
+    capacities: &mut HashMap<(String, u64), u64>,
+) {
+    let Some(volume) = system.volume else { return };
+    let legs = if system.policy == PolicyName::Single { &system.legs[..1] } else { &system.legs };
+    for leg in legs {
+        let capacity = capacities.entry((leg.clone(), system.scale)).or_insert_with(|| {
+            let preset = stock::preset(leg, folder).unwrap().scaled(system.scale);
+            preset.drive(1).unwrap().sectors() * 512
+        });
+        assert!(volume.0 <= *capacity, "{name}: {leg} has {capacity} of {volume:?}");
     }
 }
