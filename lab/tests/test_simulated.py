@@ -85,6 +85,19 @@ def test_flash_scaled_so_far_that_it_stands_still_has_a_way_out() -> None:
     assert "take a smaller one" in caught.value.way_out
 
 
+@needs_hemi
+def test_what_a_reader_has_to_know_of_the_models_is_noted() -> None:
+    driver = opened("sim:qlc+hyperdisk-balanced,policy=all,scale=64,volume=1 GiB")
+    warning, *notes = driver.notes
+    assert driver.warnings == [warning]
+    assert "qlc: with its flash divided by 512" in warning
+    assert any("hyperdisk-balanced: the model's writes are not validated" in note for note in notes)
+    driver.close()
+    sound = opened("sim:nvme-enterprise")
+    assert sound.warnings == sound.notes == []
+    sound.close()
+
+
 def test_a_target_by_its_name_says_what_it_is() -> None:
     told = parse("sim:gp3+gp3-16k,policy=all,scale=4").describe()
     assert (told.policy, told.legs, told.scale) == ("all", ["gp3", "gp3-16k"], 4)

@@ -141,6 +141,19 @@ def test_tables_and_people(sandbox: Sandbox, spec: Path) -> None:
 def test_presets_tell_where_their_values_come_from() -> None:
     listed = hemi("sim", "presets")
     assert "gp3-16k" in listed and "cheetah-15k5-300gb" in listed
+    marked = [line.strip() for line in listed.splitlines() if "not validated" in line]
+    assert any(line.startswith("cheetah-8-raid0-b ") for line in marked)
+    assert not any(line.startswith("gp3 ") for line in marked)
+    presets = {each["name"]: each for each in json.loads(hemi("sim", "presets", "--json"))}
+    assert presets["cheetah-8-raid0-b"]["reads"] == {
+        "figures": 0,
+        "fitted": 0,
+        "worst": None,
+        "off": None,
+        "within": None,
+    }
+    of_gp3 = presets["gp3"]["writes"]
+    assert of_gp3["figures"] == 1 and of_gp3["within"] and abs(of_gp3["off"]) < 0.15
     shown = hemi("sim", "presets", "gp3")
     assert "cloudonaut" in shown and "3000 IOPS" in shown and "estimate" in shown
 
@@ -234,6 +247,23 @@ def test_cards_of_several_presets_are_one_table() -> None:
     assert all(abs(row["model"] / row["published"] - 1 - row["off"]) < 1e-9 for row in rows)
     page = hemi("sim", "presets", "--cards", "gp3", "cheetah-8-raid0-b", "--markdown")
     assert "## gp3\n" in page and "## cheetah-8-raid0-b\n" in page and "| --- |" in page
+
+
+def test_flash_divided_too_far_is_warned_of_in_every_place(sandbox: Sandbox) -> None:
+    path = sandbox.path("flash.toml")
+    wrong = FLASH.replace("x25e-32gb", "qlc").replace("scale = 32", "scale = 64")
+    path.write_text(wrong.replace("64 MiB", "1 GiB").replace('"steady"', '"none"'))
+    done = subprocess.run(
+        [str(HEMI), "sim", "run", str(path)], capture_output=True, text=True, check=True
+    )
+    said = "warning: qlc: with its flash divided by 512, "
+    # Two cases, of one leg and of two: it is said once.
+    assert done.stderr.count(said) == 1 and done.stdout.count(said) == 1
+    assert "take a system.scale of at most" in done.stderr
+    warnings = [case["warnings"] for case in json.loads(hemi("sim", "run", path, "--json"))]
+    assert [len(each) for each in warnings] == [1, 1]
+    path.write_text(FLASH)
+    assert all(not case["warnings"] for case in json.loads(hemi("sim", "run", path, "--json")))
 
 
 @pytest.mark.parametrize(

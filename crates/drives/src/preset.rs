@@ -14,6 +14,7 @@ mod error;
 mod file;
 #[cfg(test)]
 mod tests;
+mod validation;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use self::base::Origin;
 use self::built_in::{BUILT_IN, instead_of};
 pub use self::card::{Figure, Load, Measure, Pattern, Precondition};
 pub use self::error::PresetError;
+pub use self::validation::{Class, Deviation, Held, Validation};
 use crate::any::AnyDrive;
 use crate::array::{self, Array};
 use crate::hdd::{self, Hdd};
@@ -61,6 +63,9 @@ pub struct Preset {
     pub sources: BTreeMap<String, String>,
     /// Published figures.
     pub card: Vec<Figure>,
+    /// Text shown with the model's figures, about a parameter that decides them and whose value
+    /// is not known.
+    pub note: Option<String>,
     /// Directory of the user's file that names the members, for relative paths.
     folder: Option<PathBuf>,
     /// Scale of the flash of an array's members.
@@ -103,6 +108,7 @@ impl Preset {
             parameters: contents.parameters,
             sources: contents.sources,
             card: contents.card,
+            note: contents.note,
             folder: contents.member_folder,
             member_scale: 1,
         })
@@ -153,6 +159,19 @@ impl Preset {
             (Model::Ssd(of), _) => Ok(u64::from(of.scale)),
             (_, Some(member)) => member.scaled(self.member_scale).flash_scale(),
             (_, None) => Ok(1),
+        }
+    }
+
+    /// Returns the largest [`Preset::flash_scale`] at which the drive is as fast as the whole one,
+    /// or `None` without flash; see [`crate::ssd::scale`].
+    ///
+    /// # Errors
+    /// Fails if an array's member cannot be found.
+    pub fn flash_scale_most(&self) -> Result<Option<u64>, PresetError> {
+        match (&self.model, self.member()?) {
+            (Model::Ssd(of), _) => Ok(Some(of.scale_most())),
+            (_, Some(member)) => member.flash_scale_most(),
+            (_, None) => Ok(None),
         }
     }
 

@@ -24,6 +24,7 @@ mod persistence;
 mod power;
 pub mod precondition;
 pub mod reclaim;
+pub mod scale;
 mod slc;
 pub mod snapshot;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hemi_drives::drive::Drive;
-use hemi_drives::preset::{Figure, Load, Measure, Pattern, Preset, PresetError};
+use hemi_drives::preset::{Deviation, Figure, Load, Measure, Pattern, Preset, PresetError};
 use hemi_units::{Instant, SECOND, SECTOR_BYTES};
 
 use crate::run::Run;
@@ -42,16 +42,20 @@ pub struct Row {
 }
 
 impl Row {
+    /// Returns the comparison of the two.
+    pub fn deviation(&self) -> Deviation {
+        Deviation::of(&self.figure, self.model)
+    }
+
     /// Returns the model's deviation as a share of the published figure: 0.1 for 10 % more.
     pub fn off(&self) -> f64 {
-        self.model / self.figure.published - 1.0
+        self.deviation().off()
     }
 
     /// Returns true if the deviation is within the model's tolerance: 15 %, or 30 % for a
     /// latency.
     pub fn is_within(&self) -> bool {
-        let most = if self.figure.measure.is_latency() { 0.3 } else { 0.15 };
-        self.off().abs() <= most
+        self.deviation().is_within()
     }
 }
 

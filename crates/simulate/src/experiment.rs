@@ -7,12 +7,13 @@ use hemi_drives::drive::{Counters, Drive};
 use hemi_drives::preset::PresetError;
 use hemi_units::{Instant, SECTOR_BYTES};
 
+use crate::described;
 use crate::faults;
 use crate::mirror::MirrorError;
 use crate::report::{self, Report, Summary};
 use crate::run::{Run, Watched};
 use crate::spec::{Case, SystemSpec};
-use crate::stock::{self, Stock};
+use crate::stock::Stock;
 use crate::system::System;
 use hemi_workload::error::WorkloadError;
 use hemi_workload::report::{IntervalReport, seconds};
@@ -54,19 +55,6 @@ pub(crate) fn drives(
     .collect()
 }
 
-/// Returns the presets of the first `count` legs, each with the divisor of its flash capacity.
-pub(crate) fn named(
-    system: &SystemSpec,
-    count: usize,
-    folder: &Path,
-) -> Result<Vec<(String, u64)>, PresetError> {
-    let name = |name: &String| {
-        let scale = stock::preset(name, folder)?.scaled(system.scale).flash_scale()?;
-        Ok((name.clone(), scale))
-    };
-    system.legs[..count].iter().map(name).collect()
-}
-
 /// Runs a case; paths in its spec are relative to `folder`. `progress` is called with the
 /// virtual time at the end of each interval and returns false to stop.
 ///
@@ -106,7 +94,8 @@ pub fn run(
     let counters = served.leg_counters(count);
     let counters: Vec<Counters> =
         counters.iter().zip(&before).map(|(now, before)| now.since(before)).collect();
-    let legs = named(system, count, folder)?;
+    let legs = described::legs(system, count, folder)?;
+    let warnings = described::warnings(system, count, folder)?;
     let figures = run.figures();
     let interval = |interval| IntervalReport::of(interval, spec.run.interval.0);
     let mut intervals: Vec<IntervalReport> = figures.intervals.iter().map(interval).collect();
@@ -120,6 +109,7 @@ pub fn run(
         choices: case.choices.clone(),
         seed,
         scale: system.scale,
+        warnings,
         time: seconds(run.now().0),
         measured: seconds(figures.measured()),
         requests: run.requests(),

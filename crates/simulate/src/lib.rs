@@ -11,6 +11,7 @@
 
 pub mod aside;
 pub mod card;
+pub mod described;
 pub mod experiment;
 pub mod faults;
 mod front;

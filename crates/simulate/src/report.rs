@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hemi_drives::drive::Counters;
 use serde::Serialize;
 
+use crate::described::Described;
 use hemi_workload::figures::{Figures, Latencies, Little};
 use hemi_workload::report::{IntervalReport, Spread};
 
@@ -20,6 +21,8 @@ pub struct Report {
     /// `system.scale`, which divides the capacity of flash in addition to the preset's own
     /// scale.
     pub scale: u64,
+    /// Reasons why the figures may not be those of the drives, each with the way out.
+    pub warnings: Vec<String>,
     /// Virtual time of the whole run.
     pub time: f64,
     /// Virtual time of the measured part.
@@ -63,11 +66,9 @@ pub struct Summary {
 /// The report of one drive of the system.
 #[derive(Clone, Debug, Serialize)]
 pub struct LegReport {
-    /// Name of the preset.
-    pub preset: String,
-    /// Total divisor of the flash capacity, including the preset's own scale; rates are
-    /// unchanged.
-    pub flash_scale: u64,
+    /// The drive.
+    #[serde(flatten)]
+    pub drive: Described,
     /// Share of the bytes read from all legs.
     pub read_share: f64,
     /// Share of the bytes written to all legs.
@@ -108,15 +109,13 @@ impl Summary {
     }
 }
 
-/// Returns the legs' reports from their presets, the scale of their flash, and their counters
-/// over `time` nanoseconds.
-pub fn legs(presets: &[(String, u64)], counters: &[Counters], time: u64) -> Vec<LegReport> {
+/// Returns the legs' reports from their drives and the counters over `time` nanoseconds.
+pub fn legs(drives: &[Described], counters: &[Counters], time: u64) -> Vec<LegReport> {
     let total = |of: fn(&Counters) -> u64| counters.iter().map(of).sum::<u64>();
     let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let (read, written) = (total(|leg| leg.read_bytes), total(|leg| leg.written_bytes));
-    let report = |((preset, flash_scale), leg): (&(String, u64), &Counters)| LegReport {
-        preset: preset.clone(),
-        flash_scale: *flash_scale,
+    let report = |(drive, leg): (&Described, &Counters)| LegReport {
+        drive: drive.clone(),
         read_share: share(leg.read_bytes, read),
         write_share: share(leg.written_bytes, written),
         reads: leg.reads,
@@ -131,7 +130,7 @@ pub fn legs(presets: &[(String, u64)], counters: &[Counters], time: u64) -> Vec<
         erases_most: leg.erases_most,
         energy: leg.energy,
     };
-    presets.iter().zip(counters).map(report).collect()
+    drives.iter().zip(counters).map(report).collect()
 }
 
 /// Returns Little's law in the form of the report.

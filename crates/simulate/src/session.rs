@@ -10,6 +10,7 @@ use hemi_drives::drive::{Counters, Drive};
 use hemi_units::{Instant, SECOND, SECTOR_BYTES, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::described::{self, Described};
 use crate::experiment::{self, ExperimentError};
 use crate::report::{self, LegReport, Summary};
 use crate::run::{Run, Watched as _};
@@ -81,6 +82,10 @@ pub struct Opened {
     pub scale: u64,
     /// Presets of the legs, each with the divisor of its flash capacity.
     pub legs: Vec<(String, u64)>,
+    /// For each leg, the classes of requests that its model is not validated for.
+    pub not_validated: Vec<Vec<&'static str>>,
+    /// See [`report::Report::warnings`].
+    pub warnings: Vec<String>,
 }
 
 /// The results of a step. Times are in seconds on the session's clock, sizes in bytes.
@@ -167,7 +172,8 @@ pub struct LegInterval {
 /// An open session.
 pub struct Session {
     system: System,
-    legs: Vec<(String, u64)>,
+    legs: Vec<Described>,
+    warnings: Vec<String>,
     title: String,
     scale: u64,
     seed: u64,
@@ -200,7 +206,8 @@ impl Session {
         };
         Ok(Session {
             system: served,
-            legs: experiment::named(system, count, folder)?,
+            legs: described::legs(system, count, folder)?,
+            warnings: described::warnings(system, count, folder)?,
             title: spec.title.clone(),
             scale: system.scale,
             seed,
@@ -218,7 +225,9 @@ impl Session {
             seed: self.seed,
             bytes: self.sectors * SECTOR_BYTES,
             scale: self.scale,
-            legs: self.legs.clone(),
+            legs: self.legs.iter().map(|leg| (leg.preset.clone(), leg.flash_scale)).collect(),
+            not_validated: self.legs.iter().map(|leg| leg.not_validated.clone()).collect(),
+            warnings: self.warnings.clone(),
         }
     }
 

@@ -86,6 +86,8 @@ def _carry_out(
     with _terminable():
         try:
             _facts_of_driver(driver, result)
+            for warning in getattr(driver, "warnings", []):
+                say(f"warning: {warning}")
             bench = Bench(driver, writer, order.seed, order.time_scale, show)
             for test in order.plan.tests:
                 outcome = Outcome(name=test.name, kind=test.kind, title=test.title)

@@ -19,6 +19,8 @@ pub(super) const WRITE: Operation = Operation::Write { fua: false };
 #[serde(deny_unknown_fields)]
 pub(super) struct Preset {
     pub(super) title: String,
+    #[serde(rename = "note")]
+    _note: Option<String>,
     pub(super) model: String,
     pub(super) parameters: Parameters,
     pub(super) sources: std::collections::BTreeMap<String, String>,

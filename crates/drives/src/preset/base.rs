@@ -83,6 +83,7 @@ impl Origin {
 #[serde(deny_unknown_fields)]
 struct Changes {
     title: String,
+    note: Option<String>,
     base: Spanned<String>,
     model: Option<Spanned<String>>,
     #[serde(default)]
@@ -124,6 +125,7 @@ pub(super) fn read(text: &Text<'_>, origin: &Origin) -> Result<Contents, PresetE
         model,
         sources,
         card: changes.card,
+        note: changes.note.or(base.note),
         member_folder: if own_member { origin.folder.clone() } else { base.member_folder },
         model_name: base.model_name,
         parameters,

@@ -22,6 +22,14 @@ pub struct Figure {
     pub fitted: bool,
 }
 
+impl Figure {
+    /// Returns the deviation allowed to the model as a share of the published figure: 15 %, or
+    /// 30 % for a latency.
+    pub fn tolerance(&self) -> f64 {
+        if self.measure.is_latency() { 0.3 } else { 0.15 }
+    }
+}
+
 /// A load on one drive.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,6 +73,9 @@ pub enum Precondition {
     /// Fresh out of the box.
     #[default]
     None,
+    /// Written once, sequentially, as far as the SLC cache reaches; without such a cache as after
+    /// `sequential`.
+    Cached,
     /// Written once, sequentially.
     Sequential,
     /// Used by the load itself until the rate no longer changed.

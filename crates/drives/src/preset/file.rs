@@ -20,6 +20,8 @@ use crate::{hdd, ssd};
 #[serde(deny_unknown_fields)]
 struct File<P> {
     title: String,
+    #[serde(rename = "note")]
+    _note: Option<String>,
     #[serde(rename = "model")]
     _model: String,
     parameters: P,
@@ -36,6 +38,7 @@ pub(super) struct Contents {
     /// Source of each parameter's value, by its path: `iops`, `controller.parity`.
     pub(super) sources: BTreeMap<String, String>,
     pub(super) card: Vec<Figure>,
+    pub(super) note: Option<String>,
     /// Directory in which an array's member is looked for if it is given by its path.
     pub(super) member_folder: Option<PathBuf>,
     /// Name of the model.
@@ -67,16 +70,18 @@ pub(super) fn read(origin: &Origin, text: &str) -> Result<Contents, PresetError>
         model,
         sources,
         card,
+        note: written.note,
         member_folder: origin.folder.clone(),
         model_name: written.model,
         parameters: written.parameters,
     })
 }
 
-/// The part of a preset that another one may change.
+/// The parts that are the same for every model and need no check.
 #[derive(Deserialize)]
 struct Written {
     model: String,
+    note: Option<String>,
     parameters: toml::Table,
 }
 

@@ -19,6 +19,10 @@ impl Ssd {
     pub fn precondition(&mut self, state: Precondition, seed: u64) -> f64 {
         let amplification = match state {
             Precondition::None => return 1.0,
+            Precondition::Cached => {
+                self.fill_cache();
+                1.0
+            }
             Precondition::Sequential => {
                 fill(&mut self.translation);
                 1.0
@@ -36,6 +40,18 @@ impl Ssd {
             self.collector.enqueue(&self.translation, lane);
         }
         amplification
+    }
+
+    /// Writes from the beginning until the SLC cache takes no more; everything without one.
+    fn fill_cache(&mut self) {
+        let translation = &mut self.translation;
+        let Some(slc) = &self.slc else { return fill(translation) };
+        for unit in 0..translation.shape().units {
+            if !slc.takes(translation, translation.turn()) {
+                break;
+            }
+            translation.write_cached(unit);
+        }
     }
 }
 

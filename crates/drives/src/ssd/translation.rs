@@ -334,6 +334,19 @@ impl Translation {
         }
     }
 
+    /// Returns the lane of the next untimed write.
+    pub fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    /// Writes a host unit, untimed, into the SLC cache of the lane whose turn it is, which must
+    /// have room.
+    pub fn write_cached(&mut self, unit: u32) {
+        if self.place(unit, self.turn, Stream::Cached) {
+            self.next_turn();
+        }
+    }
+
     /// Moves the turn to the next lane; each lane takes a page at a time.
     fn next_turn(&mut self) {
         self.turn = if self.turn + 1 == self.shape.lanes { 0 } else { self.turn + 1 };

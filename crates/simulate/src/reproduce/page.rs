@@ -48,6 +48,9 @@ pub fn write(
         }
         let _ = writeln!(text);
     }
+    for warning in results.warnings() {
+        let _ = writeln!(text, "**Warning**: {warning}.\n");
+    }
     if !reproduction.compare.is_empty() {
         let _ = writeln!(text, "## Published and ours\n");
         let _ = writeln!(text, "| figure | published | ours | off by | fitted | |");

@@ -42,6 +42,19 @@ impl<'r> Results<'r> {
         Results { cases: cases.collect() }
     }
 
+    /// Returns the warnings of all cases, each once.
+    pub fn warnings(&self) -> Vec<&'r str> {
+        let mut all: Vec<&'r str> = Vec::new();
+        for (_, report, _) in &self.cases {
+            for warning in &report.warnings {
+                if !all.contains(&warning.as_str()) {
+                    all.push(warning);
+                }
+            }
+        }
+        all
+    }
+
     /// Returns the cases of a run with these choices, in the order in which they ran.
     pub fn matching(&self, run: &str, choices: &Table) -> Vec<Found<'_>> {
         let fits = |report: &Report| {

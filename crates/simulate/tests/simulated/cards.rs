@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hemi_drives::preset::Preset;
+use hemi_drives::preset::{Class, Preset};
 use hemi_simulate::card;
 use hemi_simulate::stock::Stock;
 
@@ -24,7 +24,12 @@ fn the_page_has_every_preset_and_every_figure() {
     let there: Vec<&str> = sections.keys().copied().collect();
     assert_eq!(there, Preset::names().collect::<Vec<_>>(), "{made_by}");
     for (name, rows) in sections {
-        let card = Preset::built_in(name).unwrap().card;
+        let preset = Preset::built_in(name).unwrap();
+        let section = page.split(&format!("\n## {name}\n")).nth(1).unwrap();
+        let section = section.split("\n## ").next().unwrap().to_lowercase();
+        let marked = preset.validation().mark().is_some();
+        assert_eq!(section.contains("**not validated"), marked, "{name}: {made_by}");
+        let card = preset.card;
         assert_eq!(rows.len(), card.len(), "{name}: {made_by}");
         for (row, figure) in rows.iter().zip(&card) {
             assert!(row.starts_with(&format!("| {} |", figure.figure)), "{name}: {made_by}");
@@ -51,9 +56,27 @@ fn a_burst_ends_within_the_cache_that_a_longer_load_fills() {
 fn a_measure_after_some_time_finds_credit_used_up() {
     let preset = Preset::built_in("gp2-100gb").unwrap();
     let rows = card::rows(&preset, &Stock::default(), 1, |_| {}).unwrap();
-    assert_eq!(rows.len(), 2);
+    assert_eq!(rows.len(), 4);
     assert!(rows.iter().all(card::Row::is_within), "{rows:?}");
+    // Reads, then writes.
     assert!(rows[0].model > 9.0 * rows[1].model, "{rows:?}");
+    assert!(rows[2].model > 9.0 * rows[3].model, "{rows:?}");
+}
+
+/// Checks `crates/drives/figures.tsv`, which is generated from the cards, on two of them.
+#[test]
+fn the_figures_that_are_compiled_in_are_the_models() {
+    for name in ["gp2-100gb", "hdd-20tb"] {
+        let preset = Preset::built_in(name).unwrap();
+        let rows = card::rows(&preset, &Stock::default(), 1, |_| {}).unwrap();
+        for class in Class::ALL {
+            let its = rows.iter().filter(|row| class.has(&row.figure)).map(card::Row::deviation);
+            let worst = its.max_by(|one, other| one.beyond().total_cmp(&other.beyond()));
+            let made_by =
+                "make it with: hemi sim presets --cards --figures > crates/drives/figures.tsv";
+            assert_eq!(preset.validation().of(class).worst, worst, "{name}: {made_by}");
+        }
+    }
 }
 
 #[test]

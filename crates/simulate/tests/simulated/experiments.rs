@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use hemi_drives::drive::Drive;
-use hemi_drives::preset::Preset;
+use hemi_drives::preset::{Class, Preset};
 use hemi_simulate::experiment;
 use hemi_simulate::report::Report;
 use hemi_simulate::reproduce::Reproduction;
@@ -229,6 +229,26 @@ fn a_volume_larger_than_its_legs_is_refused_under_every_policy() {
     };
     assert!(whole(gp3).is_ok());
     assert!(whole(gp3 + 4096).unwrap_err().to_string().contains("make the volume smaller"));
+}
+
+#[test]
+fn a_report_warns_of_flash_divided_too_far_and_of_models_that_nothing_holds() {
+    let text =
+        SPEC.replace("legs = [\"gp3\", \"gp3-16k\"]", "scale = SCALE\nlegs = [\"qlc\", \"gp3\"]");
+    let first = |scale: u64| {
+        let cases = spec::parse("test.toml", &text.replace("SCALE", &scale.to_string())).unwrap();
+        let stock = Stock::default();
+        experiment::run(&cases[0], Path::new(""), None, &stock, |_| true).unwrap()
+    };
+    let preset = Preset::built_in("qlc").unwrap();
+    let best = preset.flash_scale_most().unwrap().unwrap() / preset.flash_scale().unwrap();
+    assert!(first(best).warnings.is_empty());
+    let warnings = first(best + 1).warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with("qlc: with its flash divided by "), "{warnings:?}");
+    let [reads, writes] = Class::ALL.map(|class| preset.validation().of(class).is_validated());
+    let lacks = |class| first(best).legs[0].drive.not_validated.contains(&class);
+    assert_eq!((!lacks("reads"), !lacks("writes")), (reads, writes));
 }
 
 #[test]

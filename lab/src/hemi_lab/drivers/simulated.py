@@ -66,6 +66,22 @@ class SimulatedDriver:
         """Size of a sector, the smallest request of simulated drives."""
         return 512
 
+    @property
+    def warnings(self) -> list[str]:
+        """Reasons why the figures may not be those of the drives, each with the way out."""
+        return [str(warning) for warning in self.opened.get("warnings", [])]
+
+    @property
+    def notes(self) -> list[str]:
+        """The warnings, and the models that no published figure holds."""
+        legs = zip(self.opened["legs"], self.opened.get("not_validated", []), strict=False)
+        return self.warnings + [
+            f"{name}: the model's {' and '.join(classes)} are not validated: no published figure "
+            "of the drive is known"
+            for name, classes in dict((str(leg[0]), tuple(kinds)) for leg, kinds in legs).items()
+            if classes
+        ]
+
     def purge(self) -> Outcome:
         """Restarts the session, which restores the drives to their state before the first
         request."""

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use comfy_table::{Table, presets};
-use hemi_drives::preset::{Figure, Measure, Model, Preset};
+use hemi_drives::preset::{Class, Deviation, Figure, Held, Measure, Model, Preset};
 use hemi_simulate::card::{self, CardError, Row};
 use serde::Serialize;
 
@@ -103,7 +103,14 @@ pub(super) fn table(cards: &[Card]) -> String {
             table.add_row([card.preset.name.clone(), figure, published, model, off, mark]);
         }
     }
-    format!("{table}\n\n{}\n", summary(cards))
+    let mut text = format!("{table}\n\n");
+    for card in cards {
+        if let Some(mark) = card.mark() {
+            let _ = writeln!(text, "{}: {mark}", card.preset.name);
+        }
+    }
+    let _ = writeln!(text, "{}", summary(cards));
+    text
 }
 
 fn summary(cards: &[Card]) -> String {
@@ -114,11 +121,52 @@ fn summary(cards: &[Card]) -> String {
     let free_within = count(|row| !row.figure.fitted && row.is_within());
     let fitted_within = count(|row| row.figure.fitted && row.is_within());
     let without = cards.iter().filter(|card| card.rows.is_empty()).count();
+    let partly = cards.iter().filter(|card| !card.rows.is_empty() && card.mark().is_some()).count();
     format!(
         "{free_within} of {free} figures that nothing was fitted to are within 15 % (latencies \
-         30 %), {fitted_within} of {fitted} fitted ones; {without} of {} presets have no figures",
-        cards.len()
+         30 %), {fitted_within} of {fitted} fitted ones; {without} of {count} presets have no \
+         figures, {partly} none of reads or none of writes",
+        count = cards.len()
     )
+}
+
+impl Card {
+    /// Returns the mark of a preset that lacks figures of a class of requests.
+    fn mark(&self) -> Option<&'static str> {
+        self.preset.validation().mark()
+    }
+
+    /// Returns what this run of the card says of a class of requests.
+    fn held(&self, class: Class) -> String {
+        let mut held = self.preset.validation().of(class).clone();
+        let rows = self.rows.iter().filter(|row| class.has(&row.figure));
+        held.worst =
+            rows.map(Row::deviation).max_by(|one, other| one.beyond().total_cmp(&other.beyond()));
+        format!("{}: {}", class.name(), said(&held))
+    }
+}
+
+/// Returns what is known of a class of requests: its worst figure and whether anything was
+/// fitted.
+pub(super) fn said(held: &Held) -> String {
+    let Held { figures, fitted, worst } = held;
+    let figures = match (figures, fitted) {
+        (0, _) => return "**not validated**, no figure is known".to_owned(),
+        (1, 0) => "1 figure".to_owned(),
+        (1, _) => "1 figure, fitted".to_owned(),
+        (all, 0) => format!("{all} figures"),
+        (all, fitted) if all == fitted => format!("{all} figures, all fitted"),
+        (all, fitted) => format!("{all} figures, {fitted} fitted"),
+    };
+    match worst {
+        None => figures,
+        Some(worst) => format!("{figures}; worst {}", off(worst)),
+    }
+}
+
+fn off(of: &Deviation) -> String {
+    let missed = if of.is_within() { "" } else { " (missed)" };
+    format!("{:+.1} %{missed}", of.off() * 100.0)
 }
 
 /// A row as JSON.
@@ -152,22 +200,46 @@ pub(super) fn plain(cards: &[Card]) -> Vec<Plain<'_>> {
     all
 }
 
+/// Returns the table of the model's own figures that is compiled into hemi
+/// (`crates/drives/figures.tsv`).
+pub(super) fn figures(cards: &[Card]) -> String {
+    let mut text = "# Made by: hemi sim presets --cards --figures\n\
+                    # preset, the model's figure (requests or bytes per second, seconds, watts), figure\n"
+        .to_owned();
+    for Card { preset, rows } in cards {
+        for row in rows {
+            let _ = writeln!(text, "{}\t{}\t{}", preset.name, row.model, row.figure.figure);
+        }
+    }
+    text
+}
+
 const INTRODUCTION: &str = "\
 # Drives
 
 The presets that come with hemi, and what was published of each beside its model. This page is made by
 `hemi sim presets --cards --markdown`; `hemi sim presets NAME` also shows where every parameter comes from.
 *Fitted*: a parameter was chosen so that this very figure comes out. *Missed*: off by more than 15 %, a
-latency by more than 30 %. What a model is and how far to trust it: [the model](design/model.md).
+latency by more than 30 %. *Not validated*: no figure of the drive's reads, of its writes or of either is known, so
+nothing holds the model there. What a model is and how far to trust it: [the model](design/model.md).
 ";
 
 /// Returns the page `docs/drives.md`.
 pub(super) fn page(cards: &[Card]) -> Result<String> {
     let mut page = format!("{INTRODUCTION}\n{}.\n", summary(cards));
-    for Card { preset, rows } in cards {
+    for card in cards {
+        let Card { preset, rows } = card;
         write!(page, "\n## {}\n\n{}. {}\n", preset.name, preset.title, kind(preset)?)?;
         if rows.is_empty() {
-            writeln!(page, "{NOTHING_PUBLISHED}")?;
+            writeln!(page, "**Not validated.** {NOTHING_PUBLISHED}")?;
+        } else {
+            let [reads, writes] = Class::ALL.map(|class| card.held(class));
+            writeln!(page, "Held against: {reads}; {writes}.")?;
+        }
+        if let Some(note) = &preset.note {
+            writeln!(page, "\n{}", note.trim())?;
+        }
+        if rows.is_empty() {
             continue;
         }
         writeln!(page, "\n| {} |\n|{}", COLUMNS.join(" | "), " --- |".repeat(COLUMNS.len()))?;

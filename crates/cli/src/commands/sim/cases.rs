@@ -55,7 +55,20 @@ pub(super) fn run_all(
         }
     }
     debug_assert!(!stopped, "only an error stops the others");
+    let warnings = reports.iter().flat_map(|report| &report.warnings);
+    warn(warnings.map(String::as_str));
     Ok(reports)
+}
+
+/// Prints each warning once on standard error.
+pub(super) fn warn<'w>(warnings: impl Iterator<Item = &'w str>) {
+    let mut said: Vec<&str> = Vec::new();
+    for warning in warnings {
+        if !said.contains(&warning) {
+            eprintln!("warning: {warning}");
+            said.push(warning);
+        }
+    }
 }
 
 fn name(case: &Case) -> String {

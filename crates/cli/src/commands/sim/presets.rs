@@ -6,8 +6,9 @@ use std::path::Path;
 use anyhow::Result;
 use clap::Args;
 use comfy_table::{Table, presets};
-use hemi_drives::preset::Preset;
+use hemi_drives::preset::{Class, Deviation, Preset};
 use hemi_simulate::stock;
+use serde::Serialize;
 
 use super::cards::{self, Card};
 use super::json::JsonArgs;
@@ -33,6 +34,10 @@ pub(super) struct PresetsArgs {
     #[arg(long, requires = "cards", conflicts_with = "json")]
     markdown: bool,
 
+    /// Print the models' figures as the table that is compiled into hemi.
+    #[arg(long, requires = "cards", conflicts_with_all = ["json", "markdown"])]
+    figures: bool,
+
     /// Run nothing; print the parameters as written, including those of a preset's base and of an
     /// array's members.
     #[arg(long, conflicts_with = "cards")]
@@ -56,8 +61,7 @@ pub(super) fn run(arguments: &PresetsArgs) -> Result<()> {
     }
     if named.is_empty() && !arguments.cards {
         let listed: Vec<Preset> = named_or_all(named)?;
-        let names = |preset: &Preset| [preset.name.clone(), preset.title.clone()];
-        if arguments.json.write(&listed.iter().map(names).collect::<Vec<_>>())? {
+        if arguments.json.write(&listed.iter().map(Listed::of).collect::<Vec<_>>())? {
             return Ok(());
         }
         return print(&list(&listed));
@@ -69,6 +73,9 @@ pub(super) fn run(arguments: &PresetsArgs) -> Result<()> {
     }
     if arguments.markdown {
         return print(&cards::page(&cards)?);
+    }
+    if arguments.figures {
+        return print(&cards::figures(&cards));
     }
     if arguments.cards {
         return print(&cards::table(&cards));
@@ -95,11 +102,54 @@ pub(super) fn refused(error: &impl ToString) -> anyhow::Error {
     Failure::error(Kind::Usage, error.to_string(), way_out)
 }
 
+/// A preset in the JSON list.
+#[derive(Serialize)]
+struct Listed<'p> {
+    name: &'p str,
+    title: &'p str,
+    note: Option<&'p str>,
+    reads: Validated,
+    writes: Validated,
+}
+
+/// The figures that hold a model for one class of requests.
+#[derive(Serialize)]
+struct Validated {
+    /// Published figures, and those of them that a parameter was fitted to.
+    figures: usize,
+    fitted: usize,
+    /// The figure that the model misses most, its deviation as a share, and whether that is
+    /// within the tolerance.
+    worst: Option<String>,
+    off: Option<f64>,
+    within: Option<bool>,
+}
+
+impl<'p> Listed<'p> {
+    fn of(preset: &'p Preset) -> Listed<'p> {
+        let validation = preset.validation();
+        let [reads, writes] = Class::ALL.map(|class| {
+            let held = validation.of(class);
+            let worst = held.worst.as_ref();
+            Validated {
+                figures: held.figures,
+                fitted: held.fitted,
+                worst: worst.map(|worst| worst.figure.clone()),
+                off: worst.map(Deviation::off),
+                within: worst.map(Deviation::is_within),
+            }
+        });
+        let Preset { name, title, note, .. } = preset;
+        Listed { name, title, note: note.as_deref(), reads, writes }
+    }
+}
+
 fn list(all: &[Preset]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     for preset in all {
-        table.add_row([&preset.name, &preset.title]);
+        let mark = preset.validation().mark().unwrap_or_default();
+        table.add_row([preset.name.as_str(), &preset.title, mark]);
     }
     format!("{table}\n")
 }
@@ -111,7 +161,13 @@ fn shown(card: &Card) -> String {
     for (parameter, source) in &preset.sources {
         sources.add_row([parameter, source]);
     }
-    let title = &preset.title;
+    let mut title = preset.title.clone();
+    if let Some(mark) = preset.validation().mark() {
+        title = format!("{title} ({mark})");
+    }
+    if let Some(note) = &preset.note {
+        title = format!("{title}\n\n{}", note.trim());
+    }
     if rows.is_empty() {
         return format!("{title}\n\n{sources}\n\n{}\n", cards::NOTHING_PUBLISHED);
     }

@@ -35,8 +35,10 @@ pub(super) fn run(arguments: &SessionArgs) -> Result<()> {
     let folder = arguments.spec.parent().unwrap_or(Path::new(""));
     let mut session = Session::open(&spec, folder, arguments.seed)
         .map_err(|error| usage(format!("{shown}: {error}")))?;
+    let opened = session.opened();
+    super::cases::warn(opened.warnings.iter().map(String::as_str));
     let mut out = std::io::stdout().lock();
-    say(&mut out, &session.opened())?;
+    say(&mut out, &opened)?;
     for (number, line) in (1..).zip(std::io::stdin().lock().lines()) {
         let line = line.context("cannot read standard input")?;
         if line.trim().is_empty() {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
+use hemi_simulate::described::Described;
 use hemi_simulate::report::{LegReport, Report, Summary};
 use hemi_simulate::spec::Case;
 use hemi_workload::report::Spread;
@@ -47,7 +48,32 @@ pub(super) fn cases(reports: &[Report]) -> String {
         }
     }
     let _ = writeln!(text, "{}", right(table, choices.len()));
+    for remark in remarks(reports) {
+        let _ = writeln!(text, "{remark}");
+    }
     text
+}
+
+/// Returns what a reader has to know of the drives: warnings, and models that nothing holds.
+fn remarks(reports: &[Report]) -> Vec<String> {
+    let mut remarks: Vec<String> = Vec::new();
+    let mut add = |remark: String| {
+        if !remarks.contains(&remark) {
+            remarks.push(remark);
+        }
+    };
+    for report in reports {
+        for warning in &report.warnings {
+            add(format!("warning: {warning}"));
+        }
+        for leg in &report.legs {
+            let Described { preset, not_validated, .. } = &leg.drive;
+            if !not_validated.is_empty() {
+                add(format!("{preset}: {} not validated", not_validated.join(" and ")));
+            }
+        }
+    }
+    remarks
 }
 
 /// Returns the list of cases: number, seed, and the values chosen by the sweep.
@@ -101,8 +127,8 @@ fn latencies(summary: &Summary) -> Vec<String> {
 fn leg_row(report: &Report, leg: &LegReport) -> Vec<String> {
     let mut row: Vec<String> = report.choices.iter().map(|(_, value)| value.clone()).collect();
     row.extend([
-        leg.preset.clone(),
-        leg.flash_scale.to_string(),
+        leg.drive.preset.clone(),
+        leg.drive.flash_scale.to_string(),
         leg.reads.to_string(),
         leg.writes.to_string(),
         format!("{:.0} %", leg.read_share * 100.0),

@@ -3,8 +3,9 @@
 use hemi_units::{Extent, Operation, Size, Time};
 
 use super::super::Ssd;
-use super::super::parameters::SlcParameters;
-use super::{WRITE, closed, drive, random, sequential};
+use super::super::mapping::NONE;
+use super::super::parameters::{Parameters, SlcParameters};
+use super::{WRITE, closed, drive, random, sequential, small};
 use crate::drive::Drive;
 use crate::preset::Precondition;
 
@@ -37,6 +38,102 @@ fn the_same_share_of_spare_is_left_at_any_scale() {
     };
     let (whole, quarter) = (amplification(1), amplification(4));
     assert!((whole / quarter - 1.0).abs() < 0.04, "{whole} and {quarter}");
+}
+
+#[test]
+fn the_bound_of_the_scale_is_where_a_lane_has_little_spare() {
+    use crate::ssd::scale::{SPARE_BLOCKS_LEAST, SPARE_UNITS_LEAST};
+    let large = |of: &mut Parameters| of.capacity = Size(64_000_000_000);
+    let parameters = small(large);
+    // What is not in the pool and holds no data: blocks of 256 KiB in 8 lanes, a quarter more
+    // than the capacity, 2 of each lane in the pool.
+    let spare = 0.25 * 64e9 / f64::from(256 << 10) / 8.0 - 2.0;
+    assert!((parameters.spare_blocks(1) / spare - 1.0).abs() < 1e-9);
+    // A block has 64 units, so that twice as many blocks are needed as of large ones.
+    let least = SPARE_UNITS_LEAST / 64.0;
+    assert!(least > SPARE_BLOCKS_LEAST);
+    let most = parameters.scale_most();
+    assert!(parameters.spare_blocks(most) >= least, "{most}");
+    assert!(parameters.spare_blocks(most + 1) < least, "{most}");
+    // The bound is of the whole divisor and does not depend on the one given.
+    let scaled = small(|of| {
+        large(of);
+        of.scale = 4;
+    });
+    assert_eq!(scaled.scale_most(), most);
+    // Where a unit is a block, nothing is copied, and chance does not matter.
+    let mapped = small(|of| {
+        large(of);
+        of.mapping_unit = Size(256 << 10);
+        of.buffer = Size(8 << 10);
+    });
+    assert!(mapped.scale_most() > most);
+    // 32 KiB units, and room for 12,288 writes of 4 KiB in the buffer: 1 % of 1,953,125 units.
+    let buffered = small(|of| {
+        large(of);
+        of.mapping_unit = Size(32 << 10);
+        of.buffer = Size(48 << 20);
+    });
+    assert_eq!(buffered.scale_most(), 1);
+    let little = small(|of| {
+        large(of);
+        of.mapping_unit = Size(32 << 10);
+        of.buffer = Size(16 << 20);
+    });
+    assert_eq!(little.scale_most(), 4);
+    // A drive of few blocks need not be scaled to have few.
+    assert_eq!(small(|of| of.capacity = Size(16_000_000)).scale_most(), 1);
+}
+
+#[test]
+fn within_the_bound_a_scaled_drive_writes_as_the_whole_one_does() {
+    let at = |scale: u32| {
+        let mut drive = drive(|of| {
+            of.capacity = Size(1_024_000_000);
+            of.scale = scale;
+        });
+        drive.precondition(Precondition::Steady, 1);
+        let units = u64::from(drive.translation().shape().units);
+        let mut next = random(&drive, 1, 4096, WRITE);
+        let begin = closed(&mut drive, 0, 32, units.max(50_000), &mut next).end;
+        let before = drive.counters();
+        let run = closed(&mut drive, begin, 32, 100_000, &mut next);
+        (drive.counters().since(&before).write_amplification(), run.rate(begin))
+    };
+    let most = small(|of| of.capacity = Size(1_024_000_000)).scale_most() as u32;
+    let (whole, bound, beyond) = (at(1), at(most), at(8 * most));
+    assert!((bound.0 / whole.0 - 1.0).abs() < 0.03, "{bound:?} of {whole:?}");
+    assert!((bound.1 / whole.1 - 1.0).abs() < 0.03, "{bound:?} of {whole:?}");
+    assert!((beyond.0 / whole.0 - 1.0).abs() > 0.05, "{beyond:?} of {whole:?}");
+}
+
+#[test]
+fn a_cache_filled_beforehand_is_read_from_and_leaves_the_rest_unwritten() {
+    let slc = SlcParameters {
+        bits: 3,
+        fixed: Size(4 << 20),
+        dynamic: Size(4 << 20),
+        page_read: Time(20_000),
+        page_program: Time(100_000),
+    };
+    let mut drive = drive(|of| of.slc = Some(slc));
+    assert!((drive.precondition(Precondition::Cached, 1) - 1.0).abs() < 1e-9);
+    let units = u64::from(drive.translation().shape().units);
+    let written = (0..units).take_while(|&unit| drive.translation().slot_of(unit as u32) != NONE);
+    let written = written.count() as u64;
+    let size = 4096 * written;
+    assert!((8 << 20..10 << 20).contains(&size), "{size} bytes");
+    let mut read = |unit: u64| {
+        let extent = Extent::new(unit * 8, 8);
+        closed(&mut drive, unit << 30, 1, 1, &mut { |_| (Operation::Read, extent) }).max()
+    };
+    // Sensed in 20 us instead of 50, and not at all where nothing is.
+    let (cached, nowhere) = (read(0), read(written));
+    assert_eq!((cached, nowhere), (80_576 - 30_000, 10_096));
+    // Without a cache it is all written.
+    let mut plain = super::drive(|_| {});
+    plain.precondition(Precondition::Cached, 1);
+    assert!(plain.translation().slot_of(units as u32 - 1) != NONE);
 }
 
 #[test]
