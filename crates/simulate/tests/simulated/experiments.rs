@@ -279,25 +279,28 @@ fn reproductions_are_sound() {
         let cases = reproduction.cases(&name).unwrap_or_else(|error| panic!("{error}"));
         assert!(!cases.is_empty(), "{name}");
         for (_, case) in &cases {
-            volume_fits(&name, &case.spec.system, &folder, &mut capacities);
+            legs_suffice(&name, &case.spec.system, &folder, &mut capacities);
         }
     }
 }
 
-/// Checks that every leg holds the volume. `capacities` has those of the legs seen so far.
-fn volume_fits(
+/// Checks that the flash of every leg is not divided too far, and that every leg holds the
+/// volume. `capacities` has those of the legs seen so far.
+fn legs_suffice(
     name: &str,
     system: &SystemSpec,
     folder: &Path,
     capacities: &mut HashMap<(String, u64), u64>,
 ) {
-    let Some(volume) = system.volume else { return };
     let legs = if system.policy == PolicyName::Single { &system.legs[..1] } else { &system.legs };
     for leg in legs {
-        let capacity = capacities.entry((leg.clone(), system.scale)).or_insert_with(|| {
-            let preset = stock::preset(leg, folder).unwrap().scaled(system.scale);
-            preset.drive(1).unwrap().sectors() * 512
-        });
+        let preset = stock::preset(leg, folder).unwrap().scaled(system.scale);
+        let (scale, most) = (preset.flash_scale().unwrap(), preset.flash_scale_most().unwrap());
+        assert!(most.is_none_or(|most| scale <= most), "{name}: {leg} at {scale}: {most:?}");
+        let Some(volume) = system.volume else { continue };
+        let capacity = capacities
+            .entry((leg.clone(), system.scale))
+            .or_insert_with(|| preset.drive(1).unwrap().sectors() * 512);
         assert!(volume.0 <= *capacity, "{name}: {leg} has {capacity} of {volume:?}");
     }
 }
