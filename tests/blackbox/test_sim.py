@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -51,6 +52,10 @@ access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 30 } }
 [sweep]
 "system.policy" = ["single", "first"]
 """
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "crates" / "simulate" / "examples"
+FAULTS_PAGE = ROOT / "docs" / "fault-examples.md"
 
 REPRODUCTION = """\
 title = "a network volume at its limit"
@@ -127,6 +132,33 @@ def test_faults_of_a_leg(spec: Path) -> None:
     assert hemis["writes"]["p50"] < 0.01
     spec.write_text(SPEC + FAULTS.replace("leg = 1", "leg = 7"))
     hemi_fails("sim", "run", spec, says=[spec, "leg = 7: the legs are 0 to 1"])
+
+
+def test_failures_are_counted_and_shown(spec: Path) -> None:
+    dies = '[[system.faults]]\nleg = 0\nat = "1 s"\ndies = true\n'
+    spec.write_text(SPEC.replace('["all", "first"]', '["single", "first"]') + dies)
+    single, hemis = json.loads(hemi("sim", "run", spec, "--json"))
+    assert sum(single["failed"].values()) > 900, "a second of 1000 requests"
+    assert single["all"]["count"] + sum(single["failed"].values()) == single["requests"]
+    assert sum(hemis["failed"].values()) == 0
+    assert hemis["legs"][0]["health"]["state"] == "out"
+    printed = hemi("sim", "run", spec)
+    assert re.search(r"single +clients +[1-9]", printed), printed
+    assert re.search(r"first +clients +0 +0 +0 +0", printed), printed
+    spec.write_text(SPEC + dies.replace("dies = true", 'worn = "90 %"').replace('at = "1 s"\n', ""))
+    hemi_fails("sim", "run", spec, says=["fault 1: leg 0: worn:", "rated_cycles"])
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("*.toml")))
+def test_examples_of_faults_are_as_their_page_shows_them(example: str) -> None:
+    page = FAULTS_PAGE.read_text()
+    shown = re.search(
+        rf"```console\n\$ hemi sim run crates/simulate/examples/{example}\n(.*?)```", page, re.S
+    )
+    assert shown, f"{FAULTS_PAGE} does not show {example}"
+    printed = hemi("sim", "run", EXAMPLES / example)
+    lines = [line.rstrip() for line in printed.splitlines()]
+    assert lines == [line.rstrip() for line in shown[1].splitlines()]
 
 
 def test_tables_and_people(sandbox: Sandbox, spec: Path) -> None:

@@ -302,6 +302,10 @@ impl<D: Drive> Drive for Array<D> {
             ..members
         }
     }
+
+    fn cycles(&self) -> f64 {
+        self.members.cycles()
+    }
 }
 
 /// Counts a completed request.

@@ -1,6 +1,7 @@
 //! The interface all drives share: requests in, completion times out.
 
 use hemi_units::{Extent, Instant, Operation};
+use serde::Serialize;
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,79 @@ pub struct Completion {
     pub tag: u64,
     /// Time of completion.
     pub at: Instant,
+    /// Outcome. The models themselves never fail; faults in front of them do.
+    pub result: Result<(), Failure>,
+}
+
+impl Completion {
+    /// Returns the completion of a request that succeeded.
+    #[inline]
+    pub fn done(tag: u64, at: Instant) -> Completion {
+        Completion { tag, at, result: Ok(()) }
+    }
+}
+
+/// The reason why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The medium could not read or write these sectors.
+    Medium,
+    /// The drive takes no writes any more.
+    ReadOnly,
+    /// The drive went away before it answered.
+    Gone,
+}
+
+/// The connection of a drive that may go away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It answers.
+    Present,
+    /// It does not answer now, but will return.
+    Away,
+    /// It does not answer any more.
+    Dead,
+}
+
+/// Counts of failed requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Failed {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Trims.
+    pub trims: u64,
+}
+
+impl Failed {
+    /// Counts a failed request.
+    pub fn count(&mut self, operation: Operation) {
+        match operation {
+            Operation::Read => self.reads += 1,
+            Operation::Write { .. } => self.writes += 1,
+            Operation::Flush => self.flushes += 1,
+            Operation::Trim => self.trims += 1,
+        }
+    }
+
+    /// Returns the number of all failed requests.
+    pub fn total(&self) -> u64 {
+        self.reads + self.writes + self.flushes + self.trims
+    }
+
+    /// Returns the failures since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Failed) -> Failed {
+        Failed {
+            reads: self.reads - earlier.reads,
+            writes: self.writes - earlier.writes,
+            flushes: self.flushes - earlier.flushes,
+            trims: self.trims - earlier.trims,
+        }
+    }
 }
 
 /// The work a drive has done so far. A counter that does not apply to a kind of drive stays
@@ -51,8 +125,17 @@ pub struct Counters {
     pub erases_least: u64,
     /// Erases of the most erased block.
     pub erases_most: u64,
+    /// Program/erase cycles that the flash is rated for; 0 without such a rating.
+    pub rated_cycles: u32,
+    /// Program/erase cycles of a block on average, over the drive's whole life, as a drive of full
+    /// capacity has them.
+    pub cycles: f64,
+    /// Program/erase cycles of the most erased block, likewise.
+    pub cycles_most: f64,
     /// Energy used, joules.
     pub energy: f64,
+    /// Requests that failed.
+    pub failed: Failed,
 }
 
 impl Counters {
@@ -82,7 +165,7 @@ impl Counters {
     }
 
     /// Returns the work done since `earlier`, a copy of the same drive's counters. The least
-    /// and most erases still cover the drive's whole life.
+    /// and most erases and the cycles still cover the drive's whole life.
     #[must_use]
     pub fn since(&self, earlier: &Counters) -> Counters {
         Counters {
@@ -98,7 +181,11 @@ impl Counters {
             erases: self.erases - earlier.erases,
             erases_least: self.erases_least,
             erases_most: self.erases_most,
+            rated_cycles: self.rated_cycles,
+            cycles: self.cycles,
+            cycles_most: self.cycles_most,
             energy: self.energy - earlier.energy,
+            failed: self.failed.since(&earlier.failed),
         }
     }
 }
@@ -127,6 +214,17 @@ pub trait Drive {
 
     /// Returns the work done until the last `now`, including energy used at rest.
     fn counters(&self) -> Counters;
+
+    /// Returns the presence at the last `now` of a drive that may go away; a change is an event of
+    /// [`Drive::next_event`]. Returns `None` for a drive that never does.
+    fn presence(&self) -> Option<Presence> {
+        None
+    }
+
+    /// Returns [`Counters::cycles`], without counting anything.
+    fn cycles(&self) -> f64 {
+        0.0
+    }
 }
 
 /// Implements `Drive` for an enum whose every variant holds a drive. A `match` lets the compiler
@@ -161,6 +259,14 @@ macro_rules! drive_of_variants {
 
             fn counters(&self) -> $crate::drive::Counters {
                 match self { $($name::$variant(drive) => drive.counters()),+ }
+            }
+
+            fn presence(&self) -> Option<$crate::drive::Presence> {
+                match self { $($name::$variant(drive) => drive.presence()),+ }
+            }
+
+            fn cycles(&self) -> f64 {
+                match self { $($name::$variant(drive) => drive.cycles()),+ }
             }
         }
     };

@@ -456,7 +456,7 @@ impl Hdd {
             }
             Kind::Trim => {}
         }
-        done.push(Completion { tag: ending.tag, at });
+        done.push(Completion::done(ending.tag, at));
         self.outstanding -= 1;
         if self.outstanding == 0 {
             self.at_rest_since = at;

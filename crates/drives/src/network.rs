@@ -177,7 +177,7 @@ impl Drive for Network {
             {
                 self.underway.pop();
                 self.count(&ended);
-                done.push(Completion { tag: ended.tag, at });
+                done.push(Completion::done(ended.tag, at));
                 if self.gate == Instant::NEVER {
                     self.set_gate(at);
                 }

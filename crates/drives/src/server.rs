@@ -93,7 +93,7 @@ impl Drive for Server {
             }
             self.served.pop();
             self.idle += 1;
-            done.push(Completion { tag, at });
+            done.push(Completion::done(tag, at));
             if let Some(request) = self.waiting.pop_front() {
                 self.begin(request.tag);
             }

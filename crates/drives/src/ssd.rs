@@ -32,6 +32,7 @@ mod tests;
 mod timing;
 pub mod translation;
 pub mod victim;
+mod wear;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -99,6 +100,8 @@ pub struct Ssd {
     idle_at: u64,
     /// Number of busy lanes.
     working: u32,
+    /// Erases of its life before the run: of preconditioning.
+    erases_before: u64,
     /// Bytes programmed for the host, and bytes programmed for other reasons.
     host_bytes: u64,
     copied_bytes: u64,
@@ -139,6 +142,7 @@ impl Ssd {
             busy_since: None,
             idle_at: u64::MAX,
             working: 0,
+            erases_before: 0,
             host_bytes: 0,
             copied_bytes: 0,
             counters: Counters::default(),
@@ -309,8 +313,14 @@ impl Drive for Ssd {
             erases: self.translation.work().erases,
             erases_least,
             erases_most,
+            rated_cycles: self.parameters.rated_cycles.unwrap_or(0),
+            cycles: self.mean_cycles(),
+            cycles_most: self.most_cycles(erases_most),
             energy: self.meter.energy(self.now, self.counters.busy + busy),
             ..self.counters
         }
+    }
+    fn cycles(&self) -> f64 {
+        self.mean_cycles()
     }
 }

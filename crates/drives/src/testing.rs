@@ -2,13 +2,14 @@
 
 use hemi_units::{Extent, Instant, Operation};
 
-use crate::drive::{Completion, Drive, Request};
+use crate::drive::{Completion, Drive, Failure, Request};
 
-/// The submission and completion times of one request.
+/// The submission and completion times of one request, and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
     pub(crate) submitted: Instant,
     pub(crate) done: Instant,
+    pub(crate) result: Result<(), Failure>,
 }
 
 /// Submits each request at its time and runs the drive until it is empty. Panics if a request
@@ -77,7 +78,7 @@ impl Lives {
         operation: Operation,
         extent: Extent,
     ) {
-        let unknown = Life { submitted: at, done: Instant::NEVER };
+        let unknown = Life { submitted: at, done: Instant::NEVER, result: Ok(()) };
         assert_eq!(self.lives[tag].replace(unknown), None);
         drive.submit(at, Request { tag: tag as u64, operation, extent });
         assert!(drive.next_event() >= at);
@@ -92,6 +93,7 @@ impl Lives {
             assert!(completion.at >= self.last, "completions go back in time");
             self.last = completion.at;
             life.done = completion.at;
+            life.result = completion.result;
             self.done += 1;
         }
         assert!(drive.next_event() > now, "an event at {now:?} was left undone");

@@ -10,7 +10,7 @@ use hemi_units::{Instant, SECTOR_BYTES};
 use crate::described;
 use crate::faults;
 use crate::mirror::MirrorError;
-use crate::report::{self, Report, Summary};
+use crate::report::{self, LegsInTime, Report, Summary};
 use crate::run::{Run, Watched};
 use crate::spec::{Case, SystemSpec};
 use crate::stock::Stock;
@@ -24,6 +24,9 @@ pub enum ExperimentError {
     /// A leg cannot be created.
     #[error("system.legs: {0}")]
     Leg(#[from] PresetError),
+    /// A fault does not fit its leg.
+    #[error("system.faults: {0}")]
+    Fault(String),
     /// The volume cannot be created.
     #[error("system: {0}")]
     System(#[from] MirrorError),
@@ -50,7 +53,7 @@ pub(crate) fn drives(
     legs.map(|(leg, name)| {
         let seed = seed.wrapping_add(1 + leg as u64);
         let drive = stock.drive(name, folder, scale, precondition, seed)?;
-        Ok(faults::lay(&system.faults, leg, drive, seed))
+        faults::lay(&system.faults, leg, drive, seed).map_err(ExperimentError::Fault)
     })
     .collect()
 }
@@ -91,11 +94,18 @@ pub fn run(
         return Err(ExperimentError::Stopped);
     }
     let count = if matches!(served, System::Single(_)) { 1 } else { before.len() };
-    let counters = served.leg_counters(count);
-    let counters: Vec<Counters> =
-        counters.iter().zip(&before).map(|(now, before)| now.since(before)).collect();
-    let legs = described::legs(system, count, folder)?;
+    let after = served.leg_counters(count);
+    let faulty = !system.faults.is_empty();
+    let conditions = faulty.then(|| served.leg_conditions(count));
+    let drives = described::legs(system, count, folder)?;
     let warnings = described::warnings(system, count, folder)?;
+    let legs = report::legs(LegsInTime {
+        drives: &drives,
+        before: &before,
+        after: &after,
+        time: run.now().0,
+        conditions: conditions.as_deref(),
+    });
     let figures = run.figures();
     let interval = |interval| IntervalReport::of(interval, spec.run.interval.0);
     let mut intervals: Vec<IntervalReport> = figures.intervals.iter().map(interval).collect();
@@ -113,11 +123,12 @@ pub fn run(
         time: seconds(run.now().0),
         measured: seconds(figures.measured()),
         requests: run.requests(),
+        failed: faulty.then(|| *run.failed()),
         reads: Summary::of(figures, &figures.reads),
         writes: Summary::of(figures, &figures.writes),
         flushes: Summary::of(figures, &figures.flushes),
         all: Summary::of(figures, &figures.all),
-        legs: report::legs(&legs, &counters, run.now().0),
+        legs,
         exposure_peak: served.exposure_peak().max(seen.unwrap_or(0)),
         extra: served.extra().into_iter().collect(),
         little: report::little(run.little()),

@@ -1,6 +1,6 @@
 //! The clients' side of a system: their requests and the answers.
 
-use hemi_drives::drive::{Completion, Counters, Request};
+use hemi_drives::drive::{Completion, Counters, Failure, Request};
 use hemi_units::Instant;
 
 /// The clients' side of a system of several drives.
@@ -43,8 +43,17 @@ impl Front {
 
     /// Answers a client's request now.
     pub(crate) fn answer(&mut self, tag: u64) {
+        self.conclude(Completion::done(tag, self.now));
+    }
+
+    /// Fails a client's request now.
+    pub(crate) fn fail(&mut self, tag: u64, failure: Failure) {
+        self.conclude(Completion { tag, at: self.now, result: Err(failure) });
+    }
+
+    fn conclude(&mut self, completion: Completion) {
         self.under_way -= 1;
-        self.answered.push(Completion { tag, at: self.now });
+        self.answered.push(completion);
     }
 
     /// Returns the time of the next event: now if an answer is waiting, else `next`, never in

@@ -1,6 +1,6 @@
 //! The drives of a mirror side by side, on one clock.
 
-use hemi_drives::drive::{Completion, Counters, Drive, Request};
+use hemi_drives::drive::{Completion, Counters, Drive, Presence, Request};
 use hemi_units::Instant;
 
 /// Drives that are advanced together. Events at the same time are handled in order of legs.
@@ -48,6 +48,11 @@ impl<D: Drive> Legs<D> {
                 each(leg, completion);
             }
         }
+    }
+
+    /// Returns [`Drive::presence`] of a leg.
+    pub(crate) fn presence(&self, leg: usize) -> Option<Presence> {
+        self.drives[leg].presence()
     }
 
     pub(crate) fn counters(&mut self, leg: usize, now: Instant) -> Counters {

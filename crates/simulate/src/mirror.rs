@@ -2,23 +2,29 @@
 //!
 //! [`Mirror`] drives [`hemi_engine::engine::Engine`] as the server does: every leg I/O,
 //! including metadata writes, goes to a model, every completion goes back, and timers run when
-//! they are due. Drives do not fail here; faults are covered by the torture tests.
+//! they are due. A leg that goes away is reported as the server reports one, and so is its return;
+//! the engine marks it out, and rebuilds it.
 
 mod handles;
+mod health;
 
-use hemi_drives::drive::{Completion, Counters, Drive, Request};
+use hemi_drives::drive::{Completion, Counters, Drive, Failure, Request};
 use hemi_engine::engine::Engine;
 use hemi_engine::format::create::{self, NewVolume};
 use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{Id, Layout, LayoutError, Ledger, LedgerMemory, RegionEntry, layout};
 use hemi_engine::identifiers::{IoId, LEGS_MAX, LegIndex};
-use hemi_engine::io::{self, Action, LegIo, LegOperation, LegTraits, Reply};
+use hemi_engine::io::{
+    self, Action, LegError, LegIo, LegOperation, LegTraits, Reply, RequestError,
+};
 use hemi_engine::recovery::{self, LegImage};
 use hemi_engine::settings::Settings;
 use hemi_engine::status::Status;
 use hemi_units::{Instant, Operation, SECTOR_BYTES};
 
 use self::handles::Handles;
+use self::health::Health;
+pub use self::health::LegCondition;
 use crate::front::Front;
 use crate::legs::Legs;
 use hemi_workload::figures::Upkeep;
@@ -93,10 +99,11 @@ pub struct Mirror<D> {
     layout: Layout,
     front: Front,
     /// Completions of legs that have not been passed to the engine yet.
-    ended: Vec<IoId>,
+    ended: Vec<(IoId, Result<(), Failure>)>,
     /// Requests that found the engine full, oldest first.
     waiting: std::collections::VecDeque<Request>,
     status: Status,
+    health: Health,
     /// [`Engine::deadline`] as of the last input.
     deadline: Instant,
 }
@@ -133,6 +140,7 @@ impl<D: Drive> Mirror<D> {
             shape.ledger.then(|| Ledger::begin(Box::new(NoMemory), &layout, VOLUME_ID, BOOT));
         let mut mirror = Mirror {
             engine: Engine::open(opening, settings, traits, ledger, handles, now, seed),
+            health: Health::new(&legs, count),
             legs,
             layout,
             front: Front::new(now),
@@ -174,12 +182,21 @@ impl<D: Drive> Mirror<D> {
         }
     }
 
+    /// Returns the condition of a leg, and how long it has been out.
+    pub fn leg_condition(&mut self, leg: usize) -> LegCondition {
+        let now = self.front.now();
+        let out = self.health.out(leg, now);
+        let status = self.status();
+        LegCondition::new(&status.legs[leg], out)
+    }
+
     fn take_actions(&mut self) {
         while let Some(action) = self.engine.next_action() {
             match action {
                 Action::Leg(io) => self.start(io),
                 Action::Reply(reply) => self.answer(reply),
-                Action::Notice(_) | Action::CommandDone { .. } | Action::Closed => {}
+                Action::Notice(notice) => self.health.note(self.front.now(), notice),
+                Action::CommandDone { .. } | Action::Closed => {}
             }
         }
     }
@@ -199,11 +216,16 @@ impl<D: Drive> Mirror<D> {
     }
 
     fn answer(&mut self, reply: Reply) {
-        debug_assert!(reply.result.is_ok(), "modelled drives do not fail");
         if let Some(buffer) = reply.buffer {
             io::Buffers::release(self.engine.buffers_mut(), buffer);
         }
-        self.front.answer(reply.token);
+        match reply.result {
+            Ok(()) => self.front.answer(reply.token),
+            // The engine's own reasons do not occur: there is always space, and nothing closes.
+            Err(RequestError::Io | RequestError::NoSpace | RequestError::ShuttingDown) => {
+                self.front.fail(reply.token, Failure::Medium);
+            }
+        }
     }
 
     /// Passes waiting requests to the engine while it has room.
@@ -238,10 +260,15 @@ impl<D: Drive> Mirror<D> {
     /// Processes everything due at `now`, which must not be before the last call.
     fn step(&mut self, now: Instant) {
         self.front.pass(now);
-        self.legs.advance(now, |_, completion| self.ended.push(IoId(completion.tag)));
+        self.legs.advance(now, |_, ended| self.ended.push((IoId(ended.tag), ended.result)));
+        // What was in flight on a leg that went away fails after that, as a server has it.
+        while let Some((leg, event)) = self.health.next_event(&self.legs) {
+            self.engine.leg_event(now, leg, event);
+            self.take_actions();
+        }
         let mut ended = std::mem::take(&mut self.ended);
-        for id in ended.drain(..) {
-            self.engine.complete(now, id, Ok(()));
+        for (id, result) in ended.drain(..) {
+            self.engine.complete(now, id, result.map_err(leg_error));
             self.take_actions();
         }
         self.ended = ended;
@@ -286,6 +313,15 @@ impl<D: Drive> Drive for Mirror<D> {
 
     fn counters(&self) -> Counters {
         self.front.counters()
+    }
+}
+
+/// Returns the error of a leg as the engine knows it.
+fn leg_error(failure: Failure) -> LegError {
+    match failure {
+        Failure::Medium => LegError::Media,
+        Failure::ReadOnly => LegError::Other,
+        Failure::Gone => LegError::Gone,
     }
 }
 

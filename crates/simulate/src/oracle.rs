@@ -2,10 +2,12 @@
 //!
 //! A write or flush is done when the first leg has it. A leg whose window is full is given no
 //! more writes and never owes them: there is no metadata, no debt and no guarantee. A read goes
-//! to the leg with the least expected time, even if that leg would not have the data.
+//! to the leg with the least expected time, even if that leg would not have the data. A read that
+//! fails is tried on the other legs; a leg that fails anything else is used no more while another
+//! is left.
 
-use hemi_drives::drive::{Completion, Counters, Drive, Request};
-use hemi_units::{Instant, Operation};
+use hemi_drives::drive::{Completion, Counters, Drive, Failure, Request};
+use hemi_units::{Extent, Instant, Operation};
 use slab::Slab;
 
 use crate::front::Front;
@@ -18,8 +20,11 @@ const WINDOW: u32 = 32;
 struct Asked {
     tag: u64,
     operation: Operation,
+    extent: Extent,
     started: Instant,
     out: u32,
+    /// Legs that failed it, as a bit mask.
+    failed: u8,
     answered: bool,
 }
 
@@ -27,6 +32,8 @@ struct Asked {
 pub struct Oracle<D> {
     drives: Legs<D>,
     out: Vec<u32>,
+    /// Legs that are used no more, as a bit mask.
+    failed: u8,
     reads: Vec<Pace>,
     asked: Slab<Asked>,
     ended: Vec<(usize, Completion)>,
@@ -38,6 +45,7 @@ impl<D: Drive> Oracle<D> {
     pub fn new(drives: Vec<D>) -> Oracle<D> {
         Oracle {
             out: vec![0; drives.len()],
+            failed: 0,
             reads: vec![Pace::default(); drives.len()],
             drives: Legs::new(drives),
             asked: Slab::new(),
@@ -56,16 +64,49 @@ impl<D: Drive> Oracle<D> {
         let slot = completion.tag as usize;
         let asked = &mut self.asked[slot];
         asked.out -= 1;
-        if asked.operation == Operation::Read {
-            self.reads[leg].record(completion.at.since(asked.started));
-        }
-        if !asked.answered {
-            asked.answered = true;
-            self.front.answer(asked.tag);
+        match completion.result {
+            Ok(()) => {
+                if asked.operation == Operation::Read {
+                    self.reads[leg].record(completion.at.since(asked.started));
+                }
+                if !asked.answered {
+                    asked.answered = true;
+                    self.front.answer(asked.tag);
+                }
+            }
+            Err(failure) => {
+                asked.failed |= 1 << leg;
+                let (operation, tried) = (asked.operation, asked.failed);
+                if operation != Operation::Read || failure == Failure::Gone {
+                    self.failed |= 1 << leg;
+                }
+                let other = self.reader(self.failed | tried);
+                if operation == Operation::Read
+                    && let Some(other) = other
+                {
+                    self.send(other, slot);
+                } else if self.asked[slot].out == 0 && !self.asked[slot].answered {
+                    self.front.fail(self.asked[slot].tag, failure);
+                }
+            }
         }
         if self.asked[slot].out == 0 {
             self.asked.remove(slot);
         }
+    }
+
+    /// Returns the leg with the least expected time for a read, of those not in `but`.
+    fn reader(&self, but: u8) -> Option<usize> {
+        let legs = (0..self.out.len()).filter(|leg| but >> leg & 1 == 0);
+        legs.min_by_key(|&leg| self.reads[leg].expected(self.out[leg]))
+    }
+
+    fn send(&mut self, leg: usize, slot: usize) {
+        let Asked { operation, extent, .. } = self.asked[slot];
+        self.out[leg] += 1;
+        self.asked[slot].out += 1;
+        let request = Request { tag: slot as u64, operation, extent };
+        self.drives.submit(leg, self.front.now(), request);
     }
 }
 
@@ -77,10 +118,14 @@ impl<D: Drive> Drive for Oracle<D> {
     fn submit(&mut self, now: Instant, request: Request) {
         self.front.ask(now, &request);
         let Request { tag, operation, extent } = request;
-        let asked = Asked { tag, operation, started: now, out: 0, answered: false };
+        let asked =
+            Asked { tag, operation, extent, started: now, out: 0, failed: 0, answered: false };
         let slot = self.asked.insert(asked);
-        let legs = 0..self.out.len();
-        let best = legs.clone().min_by_key(|&leg| self.reads[leg].expected(self.out[leg]));
+        // If all have failed, they are asked anyway, and the request fails.
+        let all = self.failed.count_ones() as usize == self.out.len();
+        let failed = if all { 0 } else { self.failed };
+        let best = self.reader(failed);
+        let legs = (0..self.out.len()).filter(|leg| failed >> leg & 1 == 0);
         let least = legs.clone().min_by_key(|&leg| self.out[leg]);
         for leg in legs {
             let goes = match operation {
@@ -89,9 +134,7 @@ impl<D: Drive> Drive for Oracle<D> {
                 Operation::Trim | Operation::Flush => true,
             };
             if goes {
-                self.out[leg] += 1;
-                self.asked[slot].out += 1;
-                self.drives.submit(leg, now, Request { tag: slot as u64, operation, extent });
+                self.send(leg, slot);
             }
         }
     }

@@ -7,7 +7,8 @@
 //! instead, where a newer write replaces an older one. Then the queue is paid in order of
 //! addresses. The queue has no bound, no drive records anything, and after a crash the right
 //! leg is unknown. The paper does not mention flushes; here they go to every leg that is not
-//! frozen.
+//! frozen. Nor does it mention failures: here a leg that fails a write or a flush, or goes away,
+//! is used no more, and what it is owed is forgotten. A read that fails is tried on the other legs.
 
 mod delayed;
 
@@ -15,7 +16,7 @@ use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use hemi_drives::drive::{Completion, Counters, Drive, Request};
+use hemi_drives::drive::{Completion, Counters, Drive, Failure, Request};
 use hemi_units::{Extent, Instant, Operation};
 
 use self::delayed::Delayed;
@@ -51,6 +52,10 @@ struct Asked {
     started: Instant,
     /// Legs that have not answered yet, as a bit mask.
     out: u8,
+    /// Legs that failed it, as a bit mask.
+    failed: u8,
+    /// True if a leg has done it.
+    done: bool,
     answered: bool,
     /// True while a timer refers to the slot, which is kept until then.
     timed: bool,
@@ -63,6 +68,8 @@ struct Asked {
 #[derive(Default)]
 struct Leg {
     frozen: bool,
+    /// True if it is used no more.
+    failed: bool,
     /// Client I/O in flight on the leg.
     out: u32,
     payments: u32,
@@ -124,25 +131,33 @@ impl<D: Drive> Published<D> {
         self.drives.submit(leg, self.front.now(), Request { tag: slot as u64, operation, extent });
     }
 
-    /// Returns the leg for a read: one that lacks none of it, not frozen if possible, with the
-    /// least expected time.
-    fn reader(&self, extent: Extent) -> usize {
+    /// Returns the leg for a read, of those not in `but`: one that lacks none of it, not failed
+    /// or frozen if possible, with the least expected time. If only a leg that has failed lacks
+    /// nothing, the read goes there and fails.
+    fn reader(&self, extent: Extent, but: u8) -> Option<usize> {
         let cost = |leg: &Leg| {
             let expected = leg.reads.expected(leg.out + leg.payments);
-            (leg.delayed.overlaps(extent), leg.frozen, expected)
+            (leg.delayed.overlaps(extent), leg.failed, leg.frozen, expected)
         };
-        let legs = self.legs.iter().enumerate();
-        legs.min_by_key(|(index, leg)| (cost(leg), *index)).map_or(0, |(index, _)| index)
+        let legs = self.legs.iter().enumerate().filter(|(index, _)| but >> index & 1 == 0);
+        legs.min_by_key(|(index, leg)| (cost(leg), *index)).map(|(index, _)| index)
     }
 
     fn end(&mut self, leg: usize, completion: Completion) {
         if completion.tag & PAYMENT != 0 {
             self.legs[leg].payments -= 1;
+            if completion.result.is_err() {
+                self.leg_failed(leg);
+            }
             self.pay(leg);
             return;
         }
         let slot = completion.tag as usize;
         self.legs[leg].out -= 1;
+        if let Err(failure) = completion.result {
+            return self.end_failed(leg, slot, failure);
+        }
+        self.asked[slot].done = true;
         let asked = &mut self.asked[slot];
         let is_first = !asked.answered && asked.out.count_ones() > 1;
         asked.out &= !(1 << leg);
@@ -170,6 +185,45 @@ impl<D: Drive> Published<D> {
             self.answer(slot);
             self.let_go(slot);
         }
+        self.thaw(leg);
+    }
+
+    /// Ends the part of a request that a leg has failed.
+    fn end_failed(&mut self, leg: usize, slot: usize, failure: Failure) {
+        let asked = &mut self.asked[slot];
+        asked.out &= !(1 << leg);
+        asked.failed |= 1 << leg;
+        let Asked { operation, extent, failed: but, .. } = *asked;
+        let reads = operation == Operation::Read;
+        if !reads || failure == Failure::Gone {
+            self.leg_failed(leg);
+        }
+        let reader = if reads { self.reader(extent, but) } else { None };
+        let has_it = |leg: &Leg| !leg.failed && !leg.delayed.overlaps(extent);
+        if let Some(other) = reader.filter(|&leg| has_it(&self.legs[leg])) {
+            self.send(other, slot);
+        } else if self.asked[slot].out == 0 {
+            let Asked { tag, done, answered, .. } = self.asked[slot];
+            if done {
+                self.answer(slot);
+            } else if !answered {
+                self.asked[slot].answered = true;
+                self.front.fail(tag, failure);
+            }
+            self.let_go(slot);
+        }
+        self.thaw(leg);
+    }
+
+    /// Uses a leg no more. What it is owed is forgotten.
+    fn leg_failed(&mut self, leg: usize) {
+        let state = &mut self.legs[leg];
+        state.failed = true;
+        state.delayed = Delayed::default();
+    }
+
+    /// Ends the freeze of a leg that has returned everything, and pays it.
+    fn thaw(&mut self, leg: usize) {
         if self.legs[leg].frozen && self.legs[leg].out == 0 {
             self.legs[leg].frozen = false;
         }
@@ -252,6 +306,8 @@ impl<D: Drive> Drive for Published<D> {
             extent,
             started: now,
             out: 0,
+            failed: 0,
+            done: false,
             answered: false,
             timed: false,
             first: 0,
@@ -259,15 +315,22 @@ impl<D: Drive> Drive for Published<D> {
         };
         let slot = self.asked.insert(asked);
         if operation == Operation::Read {
-            self.send(self.reader(extent), slot);
+            // There is always one: at least one leg exists, and none is excepted.
+            self.send(self.reader(extent, 0).unwrap_or(0), slot);
             return;
         }
         if is_write {
             self.lateness.write();
         }
-        // If all legs are frozen, one has to take it anyway.
-        let all_frozen = self.legs.iter().all(|leg| leg.frozen);
+        // If all legs are frozen, one has to take it anyway. If all have failed, they are asked
+        // anyway, and the request fails.
+        let all_failed = self.legs.iter().all(|leg| leg.failed);
+        let all_frozen = self.legs.iter().all(|leg| leg.frozen || leg.failed);
         for leg in 0..self.legs.len() {
+            if self.legs[leg].failed && !all_failed {
+                self.asked[slot].everywhere = false;
+                continue;
+            }
             let coalesces = self.rule.coalesces;
             let state = &mut self.legs[leg];
             // Listed writes are paid before anything newer.

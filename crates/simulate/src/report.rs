@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use hemi_drives::drive::Counters;
+use hemi_drives::drive::{Counters, Failed};
 use serde::Serialize;
 
 use crate::described::Described;
 use hemi_workload::figures::{Figures, Latencies, Little};
-use hemi_workload::report::{IntervalReport, Spread};
+use hemi_workload::report::{IntervalReport, Spread, seconds};
+
+use crate::mirror::LegCondition;
 
 /// The result of one case. Times are in seconds, sizes in bytes.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +31,9 @@ pub struct Report {
     pub measured: f64,
     /// Requests issued in the whole run.
     pub requests: u64,
+    /// Those of them that failed; absent if the spec has no faults. They count in no latency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Failed>,
     /// Reads.
     pub reads: Summary,
     /// Writes.
@@ -95,6 +100,55 @@ pub struct LegReport {
     pub erases_most: u64,
     /// Joules used in the run.
     pub energy: f64,
+    /// Wear of its flash; absent if nothing is known of its rating.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wear: Option<WearReport>,
+    /// Failures and condition; absent if the spec has no faults.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<LegHealth>,
+}
+
+/// The wear of a leg's flash, as a drive of full capacity has it. (The model's blocks are erased
+/// more often if its capacity is scaled; `erases` counts those.)
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WearReport {
+    /// Program/erase cycles that a block is rated for.
+    pub rated_cycles: u32,
+    /// Cycles of a block on average, over the drive's whole life.
+    pub cycles_mean: f64,
+    /// Cycles of the most erased block.
+    pub cycles_max: f64,
+    /// Share of the rated cycles used: mean by rated.
+    pub used: f64,
+    /// Seconds from the end of the run until the mean reaches the rated cycles, if the flash goes
+    /// on to be erased as fast as in the run. `None` if nothing was erased.
+    pub lasts: Option<f64>,
+}
+
+impl WearReport {
+    /// Returns the wear after a run of `time` nanoseconds that began with `before` cycles.
+    fn of(now: &Counters, before: f64, time: u64) -> Option<WearReport> {
+        let rated = f64::from(now.rated_cycles);
+        let per_second = (now.cycles - before) / seconds(time.max(1));
+        let left = (rated - now.cycles).max(0.0);
+        (now.rated_cycles > 0).then(|| WearReport {
+            rated_cycles: now.rated_cycles,
+            cycles_mean: now.cycles,
+            cycles_max: now.cycles_most,
+            used: now.cycles / rated,
+            lasts: (per_second > 0.0).then(|| left / per_second),
+        })
+    }
+}
+
+/// The failures and the condition of a leg under faults.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LegHealth {
+    /// Requests that it failed, metadata and rebuilds of a mirror included.
+    pub failed: Failed,
+    /// Its condition in a mirror of the engine; absent for any other system.
+    #[serde(flatten)]
+    pub condition: Option<LegCondition>,
 }
 
 impl Summary {
@@ -109,28 +163,50 @@ impl Summary {
     }
 }
 
-/// Returns the legs' reports from their drives and the counters over `time` nanoseconds.
-pub fn legs(drives: &[Described], counters: &[Counters], time: u64) -> Vec<LegReport> {
+/// A part of a run, seen from the legs.
+#[derive(Clone, Copy, Debug)]
+pub struct LegsInTime<'a> {
+    /// Drives of the legs.
+    pub drives: &'a [Described],
+    /// The legs' counters at the beginning.
+    pub before: &'a [Counters],
+    /// The legs' counters at the end.
+    pub after: &'a [Counters],
+    /// Length in nanoseconds.
+    pub time: u64,
+    /// Conditions of the legs in a mirror; `None` if the spec has no faults.
+    pub conditions: Option<&'a [Option<LegCondition>]>,
+}
+
+/// Returns the legs' reports.
+pub fn legs(of: LegsInTime<'_>) -> Vec<LegReport> {
+    let LegsInTime { drives, before, after, time, conditions } = of;
+    let counters: Vec<Counters> =
+        after.iter().zip(before).map(|(now, before)| now.since(before)).collect();
+    let counters = &counters;
     let total = |of: fn(&Counters) -> u64| counters.iter().map(of).sum::<u64>();
     let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let (read, written) = (total(|leg| leg.read_bytes), total(|leg| leg.written_bytes));
-    let report = |(drive, leg): (&Described, &Counters)| LegReport {
-        drive: drive.clone(),
-        read_share: share(leg.read_bytes, read),
-        write_share: share(leg.written_bytes, written),
-        reads: leg.reads,
-        writes: leg.writes,
-        flushes: leg.flushes,
-        read_bytes: leg.read_bytes,
-        written_bytes: leg.written_bytes,
-        busy: share(leg.busy, time),
-        write_amplification: leg.write_amplification(),
-        erases: leg.erases,
-        erases_least: leg.erases_least,
-        erases_most: leg.erases_most,
-        energy: leg.energy,
-    };
-    drives.iter().zip(counters).map(report).collect()
+    let report =
+        |(index, (drive, leg)): (usize, (&Described, &Counters))| LegReport {
+            drive: drive.clone(),
+            read_share: share(leg.read_bytes, read),
+            write_share: share(leg.written_bytes, written),
+            reads: leg.reads,
+            writes: leg.writes,
+            flushes: leg.flushes,
+            read_bytes: leg.read_bytes,
+            written_bytes: leg.written_bytes,
+            busy: share(leg.busy, time),
+            write_amplification: leg.write_amplification(),
+            erases: leg.erases,
+            erases_least: leg.erases_least,
+            erases_most: leg.erases_most,
+            energy: leg.energy,
+            wear: WearReport::of(leg, before[index].cycles, time),
+            health: conditions.map(|of| LegHealth { failed: leg.failed, condition: of[index] }),
+        };
+    drives.iter().zip(counters).enumerate().map(report).collect()
 }
 
 /// Returns Little's law in the form of the report.

@@ -1,6 +1,6 @@
 //! A run of a workload on a drive or volume, from the first request to the last.
 
-use hemi_drives::drive::{Completion, Drive, Request};
+use hemi_drives::drive::{Completion, Drive, Failed, Request};
 use hemi_drives::server::Server;
 use hemi_units::{Instant, Operation};
 
@@ -62,6 +62,7 @@ pub struct Run {
     asked: Vec<Asked>,
     under_way: u64,
     requests: u64,
+    failed: Failed,
     /// Number of requests in flight, integrated over time, in requests × nanoseconds.
     presence: u128,
     /// Total stay of completed requests in nanoseconds.
@@ -86,6 +87,7 @@ impl Run {
             asked: Vec::new(),
             under_way: 0,
             requests: 0,
+            failed: Failed::default(),
             presence: 0,
             stays: 0,
             issues: Vec::with_capacity(256),
@@ -130,13 +132,18 @@ impl Run {
         self.pass(now);
         drive.advance(now, &mut self.done);
         let mut done = std::mem::take(&mut self.done);
-        for Completion { tag, at } in done.drain(..) {
+        for Completion { tag, at, result } in done.drain(..) {
             let asked = self.asked[tag as usize];
             self.under_way -= 1;
             self.stays += u128::from(at.since(asked.issued));
             let Asked { operation, bytes, measured, .. } = asked;
-            let latency = at.since(asked.intended);
-            self.figures.record(at, Ended { operation, bytes, latency, measured });
+            if result.is_ok() {
+                let latency = at.since(asked.intended);
+                self.figures.record(at, Ended { operation, bytes, latency, measured });
+            } else {
+                self.failed.count(operation);
+                self.figures.fail(at, measured);
+            }
             workload.completed(now, tag as u32, &mut self.issues);
         }
         self.done = done;
@@ -179,6 +186,11 @@ impl Run {
     /// Returns the number of requests issued so far.
     pub fn requests(&self) -> u64 {
         self.requests
+    }
+
+    /// Returns the requests that failed so far. They count in no latency.
+    pub fn failed(&self) -> &Failed {
+        &self.failed
     }
 
     /// Returns the number of requests in flight.

@@ -6,13 +6,13 @@
 
 use std::path::Path;
 
-use hemi_drives::drive::{Counters, Drive};
+use hemi_drives::drive::{Counters, Drive, Failed};
 use hemi_units::{Instant, SECOND, SECTOR_BYTES, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::described::{self, Described};
 use crate::experiment::{self, ExperimentError};
-use crate::report::{self, LegReport, Summary};
+use crate::report::{self, LegReport, LegsInTime, Summary};
 use crate::run::{Run, Watched as _};
 use crate::spec::{self, SpecError, SystemSpec};
 use crate::stock::Stock;
@@ -103,6 +103,9 @@ pub struct StepReport {
     pub measured: f64,
     /// Requests issued.
     pub requests: u64,
+    /// Those of them that failed; absent if the spec has no faults.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Failed>,
     /// Reads.
     pub reads: Summary,
     /// Writes.
@@ -174,6 +177,8 @@ pub struct Session {
     system: System,
     legs: Vec<Described>,
     warnings: Vec<String>,
+    /// True if the spec has faults.
+    faulty: bool,
     title: String,
     scale: u64,
     seed: u64,
@@ -208,6 +213,7 @@ impl Session {
             system: served,
             legs: described::legs(system, count, folder)?,
             warnings: described::warnings(system, count, folder)?,
+            faulty: !system.faults.is_empty(),
             title: spec.title.clone(),
             scale: system.scale,
             seed,
@@ -262,9 +268,8 @@ impl Session {
             return refuse(&format!("not at its end after run.limit, {limit} s of virtual time"));
         }
         let time = run.now().since(self.now);
-        let counters = self.system.leg_counters(self.legs.len());
-        let counters: Vec<Counters> =
-            counters.iter().zip(&before).map(|(now, before)| now.since(before)).collect();
+        let after = self.system.leg_counters(self.legs.len());
+        let conditions = self.faulty.then(|| self.system.leg_conditions(self.legs.len()));
         let start = std::mem::replace(&mut self.now, run.now());
         let figures = run.figures();
         let exposed = intervals.iter().map(|interval| interval.all.exposure_bytes).max();
@@ -275,11 +280,18 @@ impl Session {
             time: seconds(time),
             measured: seconds(figures.measured()),
             requests: run.requests(),
+            failed: self.faulty.then(|| *run.failed()),
             reads: Summary::of(figures, &figures.reads),
             writes: Summary::of(figures, &figures.writes),
             flushes: Summary::of(figures, &figures.flushes),
             all: Summary::of(figures, &figures.all),
-            legs: report::legs(&self.legs, &counters, time),
+            legs: report::legs(LegsInTime {
+                drives: &self.legs,
+                before: &before,
+                after: &after,
+                time,
+                conditions: conditions.as_deref(),
+            }),
             exposure_peak: exposed.unwrap_or(0),
             little: report::little(run.little()),
             intervals,

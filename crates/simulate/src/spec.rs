@@ -226,6 +226,8 @@ pub(crate) fn check_system(
     within(key, time(engine.wait_floor), 1, most, "above zero")?;
     let key = "system.engine.wait_ceiling";
     within(key, time(engine.wait_ceiling), 1, most, "above zero")?;
+    let key = "system.engine.out_after";
+    within(key, time(engine.out_after), 1, most, "above zero")?;
     let key = "system.engine.paper_wait_permille";
     within(key, engine.paper_wait_permille.map(u64::from), 1000, 100_000, "1000 to 100000")?;
     let key = "system.engine.leg_window";

@@ -7,7 +7,7 @@ use hemi_engine::settings::{FlushCopies, Policy, Settings};
 use hemi_units::{SECTOR_BYTES, Size, Time};
 use serde::Deserialize;
 
-use crate::mirror::{Mirror, MirrorError, Shape};
+use crate::mirror::{LegCondition, Mirror, MirrorError, Shape};
 use crate::oracle::Oracle;
 use crate::published::{Published, Rule};
 use crate::run::Watched;
@@ -47,6 +47,8 @@ pub struct EngineSpec {
     pub wait_floor: Option<Time>,
     /// Highest wait limit.
     pub wait_ceiling: Option<Time>,
+    /// Time after which a leg that does not answer is marked out.
+    pub out_after: Option<Time>,
     /// For `paper`: wait limit of the other legs, per mille of the first completion.
     pub paper_wait_permille: Option<u32>,
     /// For `write-behind`: slot of the slow leg, from 0.
@@ -105,6 +107,7 @@ impl EngineSpec {
             exposure_age: time(self.exposure_age, base.exposure_age),
             wait_floor: time(self.wait_floor, base.wait_floor),
             wait_ceiling: time(self.wait_ceiling, base.wait_ceiling),
+            out_after: time(self.out_after, base.out_after),
             paper_wait_permille: self.paper_wait_permille.unwrap_or(base.paper_wait_permille),
             slow_leg: self.slow_leg.unwrap_or(base.slow_leg),
             write_behind_limit: self.write_behind_limit.unwrap_or(base.write_behind_limit),
@@ -193,6 +196,15 @@ impl System {
             System::Oracle(oracle) => oracle.leg_counters(leg),
         };
         (0..legs).map(leg).collect()
+    }
+
+    /// Returns the condition of each leg; `None` without an engine.
+    pub fn leg_conditions(&mut self, legs: usize) -> Vec<Option<LegCondition>> {
+        let condition = |leg| match self {
+            System::Mirror(mirror) => Some(mirror.leg_condition(leg)),
+            _ => None,
+        };
+        (0..legs).map(condition).collect()
     }
 
     /// Returns additional figures of the system, by name.

@@ -30,6 +30,10 @@ struct CaseRow<'a> {
     p999_seconds: f64,
     max_seconds: f64,
     exposure_peak_bytes: i64,
+    failed_reads: i64,
+    failed_writes: i64,
+    failed_flushes: i64,
+    failed_trims: i64,
 }
 
 #[derive(ParquetRecordWriter)]
@@ -46,6 +50,7 @@ struct IntervalRow {
     records_per_1000_writes: f64,
     page_writes_per_1000_writes: f64,
     moves_per_1000_writes: f64,
+    failed: i64,
 }
 
 #[derive(ParquetRecordWriter)]
@@ -80,6 +85,7 @@ pub fn write(folder: &Path, reports: &[Report]) -> Result<(), TableError> {
 fn case_row(case: i64, report: &Report) -> CaseRow<'_> {
     let choices = report.choices.iter().map(|(key, value)| format!("{key} = {value}"));
     let all = &report.all;
+    let failed = report.failed.unwrap_or_default();
     CaseRow {
         case,
         title: &report.title,
@@ -96,6 +102,10 @@ fn case_row(case: i64, report: &Report) -> CaseRow<'_> {
         p999_seconds: all.latency.p999,
         max_seconds: all.latency.max,
         exposure_peak_bytes: report.exposure_peak as i64,
+        failed_reads: failed.reads as i64,
+        failed_writes: failed.writes as i64,
+        failed_flushes: failed.flushes as i64,
+        failed_trims: failed.trims as i64,
     }
 }
 
@@ -113,6 +123,7 @@ fn interval_rows((case, report): (i64, &Report)) -> impl Iterator<Item = Interva
         records_per_1000_writes: interval.records_per_1000_writes,
         page_writes_per_1000_writes: interval.page_writes_per_1000_writes,
         moves_per_1000_writes: interval.moves_per_1000_writes,
+        failed: interval.failed as i64,
     })
 }
 

@@ -1,5 +1,7 @@
 //! Shares of requests.
 
+use hemi_random::Rng;
+
 /// A share of requests, in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u32);
@@ -32,13 +34,10 @@ impl Share {
         f64::from(self.0) / f64::from(WHOLE)
     }
 
-    /// Returns true if a draw below one million is in the share.
-    pub(crate) fn holds(self, draw: u64) -> bool {
-        draw < u64::from(self.0)
+    /// Draws once; returns true as often as the share says.
+    pub fn drawn(self, rng: &mut Rng) -> bool {
+        rng.below(u64::from(WHOLE)) < u64::from(self.0)
     }
-
-    /// Upper bound of the draws passed to [`Share::holds`].
-    pub(crate) const DRAWS: u64 = WHOLE as u64;
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl Stalls {
         }
         // Each request has its own stream, so the draws of one do not affect any other.
         let mut rng = Rng::new(self.seed, number.wrapping_mul(2).wrapping_add(lane));
-        if !share.holds(rng.below(Share::DRAWS)) {
+        if !share.drawn(&mut rng) {
             return 0;
         }
         count.stalled += 1;

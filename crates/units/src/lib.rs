@@ -37,4 +37,4 @@ pub use extent::{Extent, SECTOR_BYTES};
 pub use instant::{Instant, MICROSECOND, MILLISECOND, SECOND};
 pub use operation::Operation;
 #[cfg(feature = "text")]
-pub use text::{Power, Rate, Size, Time, UnitError};
+pub use text::{Percent, Power, Rate, Size, Time, UnitError};

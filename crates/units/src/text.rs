@@ -83,6 +83,9 @@ pub enum UnitError {
     /// Not a power.
     #[error("`{0}` is not a power: write a number and W or mW, as in \"6.8 W\"")]
     Power(String),
+    /// Not a percentage.
+    #[error("`{0}` is not a percentage: write a number and %, as in \"95 %\"")]
+    Percent(String),
 }
 
 impl FromStr for Size {
@@ -220,6 +223,34 @@ impl FromStr for Power {
     }
 }
 
+/// A percentage, written with its sign: `95%`, `99.9 %`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Percent(pub f64);
+
+impl Percent {
+    /// Returns it as a share, 1 for 100 %.
+    pub fn share(self) -> f64 {
+        self.0 / 100.0
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&format!("{} %", self.0))
+    }
+}
+
+impl FromStr for Percent {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Percent, UnitError> {
+        match number_and_unit(text.trim()) {
+            Some((number, "%")) => Ok(Percent(number)),
+            _ => Err(UnitError::Percent(text.to_owned())),
+        }
+    }
+}
+
 /// Serialises through `Display`, deserialises through `FromStr`.
 macro_rules! textual {
     ($type:ty, $expecting:literal, $from_integer:expr) => {
@@ -263,6 +294,7 @@ macro_rules! textual {
 textual!(Size, "a size such as \"64MiB\" or a number of bytes", |bytes| Some(Size(bytes)));
 textual!(Rate, "a rate in quotes, such as \"100 MB/s\"", |_| None);
 textual!(Power, "a power in quotes, such as \"6.8 W\"", |_| None);
+textual!(Percent, "a percentage in quotes, such as \"95 %\"", |_| None);
 textual!(Time, "a duration with its unit such as \"20ms\" or \"5s\"", |count| {
     // Zero needs no unit; anything else without one is ambiguous.
     (count == 0).then_some(Time(0))
@@ -313,6 +345,15 @@ mod tests {
         }
         for nanos in [0, 1, 1500, 20_000_000, 5_000_000_000, 90_000_000_000, u64::MAX] {
             assert_eq!(Time(nanos).to_string().parse(), Ok(Time(nanos)));
+        }
+    }
+
+    #[test]
+    fn shares_are_read() {
+        assert_eq!("95%".parse(), Ok(Percent(95.0)));
+        assert_eq!(" 99.99 % ".parse(), Ok(Percent(99.99)));
+        for text in ["95", "%", "-1%", "1 %%", "many"] {
+            assert_eq!(text.parse::<Percent>(), Err(UnitError::Percent(text.to_owned())));
         }
     }
 

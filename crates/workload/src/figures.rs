@@ -115,6 +115,8 @@ pub struct Interval {
     pub reads: Moments,
     /// Latencies of the writes among them.
     pub writes: Moments,
+    /// Requests that failed in it.
+    pub failed: u64,
     /// Bytes read and written.
     pub bytes: u64,
     /// Bytes read.
@@ -264,7 +266,7 @@ impl Figures {
     }
 
     /// Returns the current interval with the exposure now and all upkeep so far, and its length
-    /// at `now` in nanoseconds. Returns `None` if no request ended in it.
+    /// at `now` in nanoseconds. Returns `None` if no request ended in it, not even by failing.
     pub fn part_interval(
         &self,
         now: Instant,
@@ -272,7 +274,16 @@ impl Figures {
         done: Upkeep,
     ) -> Option<(Interval, u64)> {
         let length = now.since(self.interval.start).max(1);
-        (self.interval.latencies.count > 0).then(|| (self.current(exposure, done), length))
+        let any = self.interval.latencies.count > 0 || self.interval.failed > 0;
+        any.then(|| (self.current(exposure, done), length))
+    }
+
+    /// Records a request that failed at `now`. It has no latency.
+    pub fn fail(&mut self, now: Instant, measured: bool) {
+        self.interval.failed += 1;
+        if let Some((_, until)) = self.measured.as_mut().filter(|_| measured) {
+            *until = now;
+        }
     }
 
     /// Records a request that ended at `now`.

@@ -35,6 +35,9 @@ pub struct IntervalReport {
     pub start: f64,
     /// Requests completed per second.
     pub iops: f64,
+    /// Requests that failed; absent if none did.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed: u64,
     /// Bytes per second.
     pub bandwidth: f64,
     /// Mean latency in seconds.
@@ -83,6 +86,7 @@ impl IntervalReport {
         IntervalReport {
             start: seconds(interval.start.0),
             iops: interval.latencies.count as f64 * a_second,
+            failed: interval.failed,
             bandwidth: interval.bytes as f64 * a_second,
             mean: interval.latencies.mean(),
             standard_deviation: interval.latencies.standard_deviation(),
@@ -94,6 +98,10 @@ impl IntervalReport {
             moves_per_1000_writes: for_1000_writes(interval.upkeep.authority_moves),
         }
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Converts nanoseconds to seconds.

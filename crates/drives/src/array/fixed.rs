@@ -64,7 +64,7 @@ impl Drive for FixedService {
         while self.next_event() <= now
             && let Some(ended) = self.queue.pop_front()
         {
-            done.push(Completion { tag: ended.tag, at: self.free_at });
+            done.push(Completion::done(ended.tag, self.free_at));
             self.counters.busy += self.lasts(&ended);
             if let Some(next) = self.queue.front() {
                 self.free_at = self.free_at + self.lasts(next);

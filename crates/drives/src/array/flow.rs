@@ -53,7 +53,7 @@ impl<D: Drive> Array<D> {
     pub(super) fn complete(&mut self, now: Instant, job: u32) {
         let ended = self.jobs[job];
         count(&mut self.counters, &ended);
-        self.done.push(Completion { tag: ended.tag, at: now });
+        self.done.push(Completion::done(ended.tag, now));
         self.jobs.free(job);
     }
 

@@ -103,9 +103,20 @@ impl<D: Drive> Members<D> {
             all.erases += one.erases;
             all.erases_least = all.erases_least.min(one.erases_least);
             all.erases_most = all.erases_most.max(one.erases_most);
+            if one.rated_cycles > 0 {
+                // The first member that ends decides.
+                all.rated_cycles = one.rated_cycles;
+                all.cycles = all.cycles.max(one.cycles);
+                all.cycles_most = all.cycles_most.max(one.cycles_most);
+            }
             all.energy += one.energy;
         }
         all
+    }
+
+    /// Returns the mean cycles of the member that has most.
+    pub(super) fn cycles(&self) -> f64 {
+        self.drives.iter().map(Drive::cycles).fold(0.0, f64::max)
     }
 
     /// Advances all members' clocks to `now`, when no events remain before.

@@ -101,6 +101,9 @@ impl Parameters {
         if self.block_erase.0 == 0 {
             return Err(ParameterError::new("block_erase", "0", "it must be above 0"));
         }
+        if self.rated_cycles == Some(0) {
+            return Err(ParameterError::new("rated_cycles", "0", "it must be above 0"));
+        }
         Ok(())
     }
 

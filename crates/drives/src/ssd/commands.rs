@@ -103,7 +103,7 @@ impl Commands {
         self.unused = command;
         self.running -= 1;
         let next = self.waiting.pop_front().map(|request| self.start(request));
-        Some((Completion { tag: it.tag, at: Instant(at) }, it, next))
+        Some((Completion::done(it.tag, Instant(at)), it, next))
     }
 
     /// Returns true if no command is in flight.

@@ -135,6 +135,9 @@ pub struct Parameters {
     /// Difference in erases from which on the least worn block is moved; never if absent.
     pub wear_threshold: Option<u32>,
 
+    /// Program/erase cycles of a block that the flash is rated for; unknown if absent.
+    pub rated_cycles: Option<u32>,
+
     /// Power when idle.
     pub power_idle: Power,
     /// Power with a command in flight, even if no die works; as when idle if absent.

@@ -39,6 +39,7 @@ impl Ssd {
             {}
             self.collector.enqueue(&self.translation, lane);
         }
+        self.begin_life_of_run();
         amplification
     }
 

@@ -151,6 +151,7 @@ impl Ssd {
         for lane in 0..shape.lanes {
             self.collector.enqueue(&self.translation, lane);
         }
+        self.begin_life_of_run();
         Ok(())
     }
 }

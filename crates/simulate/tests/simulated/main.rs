@@ -2,6 +2,7 @@
 
 mod cards;
 mod experiments;
+mod faults;
 mod sessions;
 mod snapshots;
 mod stalls;

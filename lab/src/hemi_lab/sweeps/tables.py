@@ -28,12 +28,18 @@ _FIGURES = {
     "max": "maximum_seconds",
 }
 _KINDS = {"all": "", "reads": "read_", "writes": "write_", "flushes": "flush_"}
+_FAILED = {
+    f"failed_{operation}": operation for operation in ("reads", "writes", "flushes", "trims")
+}
+"""Columns of failed requests, by operation."""
+_WEAR = {"rated_cycles": pl.Int64, "cycles_mean": pl.Float64, "cycles_max": pl.Float64}
 
 CASES = {
     **KEYS,
     "time_seconds": pl.Float64,
     "measured_seconds": pl.Float64,
     "requests": pl.Int64,
+    **dict.fromkeys(_FAILED, pl.Int64),
     "in_system": pl.Float64,
     "rate_by_stay": pl.Float64,
     "exposure_peak_bytes": pl.Int64,
@@ -57,11 +63,14 @@ LEGS = {
     "busy": pl.Float64,
     "write_amplification": pl.Float64,
     "energy_joules": pl.Float64,
+    **dict.fromkeys(_FAILED, pl.Int64),
+    **_WEAR,
 }
 INTERVALS = {
     **KEYS,
     "start_seconds": pl.Float64,
     "iops": pl.Float64,
+    "failed": pl.Int64,
     "bytes_per_second": pl.Float64,
     "mean_seconds": pl.Float64,
     "standard_deviation_seconds": pl.Float64,
@@ -74,6 +83,12 @@ TABLES = {"cases": CASES, "latencies": LATENCIES, "legs": LEGS, "intervals": INT
 
 def _bins(part: dict[str, Any]) -> Iterable[tuple[int, int, int]]:
     return from_hdr_bins(part["histogram"]).cut(part["max"]).bins()
+
+
+def _failed(part: dict[str, Any]) -> dict[str, int]:
+    # A spec without faults has no failed requests, and does not count them.
+    failed = part.get("failed", {})
+    return {column: failed.get(operation, 0) for column, operation in _FAILED.items()}
 
 
 def tables(report: dict[str, Any], task: Task) -> dict[str, pl.DataFrame]:
@@ -90,6 +105,7 @@ def tables(report: dict[str, Any], task: Task) -> dict[str, pl.DataFrame]:
         "time_seconds": float(report["time"]),
         "measured_seconds": float(report["measured"]),
         "requests": report["requests"],
+        **_failed(report),
         "in_system": in_system,
         "rate_by_stay": rate_by_stay,
         "exposure_peak_bytes": report["exposure_peak"],
@@ -112,6 +128,8 @@ def tables(report: dict[str, Any], task: Task) -> dict[str, pl.DataFrame]:
             **head,
             "leg": number,
             "energy_joules": leg["energy"],
+            **_failed(leg.get("health", {})),
+            **{name: leg.get("wear", {}).get(name) for name in _WEAR},
             **{name: leg[name] for name in LEGS if name in leg},
         }
         for number, leg in enumerate(report["legs"])
@@ -121,6 +139,7 @@ def tables(report: dict[str, Any], task: Task) -> dict[str, pl.DataFrame]:
             **head,
             "start_seconds": interval["start"],
             "iops": interval["iops"],
+            "failed": interval.get("failed", 0),
             "bytes_per_second": interval["bandwidth"],
             "mean_seconds": interval["mean"],
             "standard_deviation_seconds": interval["standard_deviation"],

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
+use hemi_drives::drive::Failed;
 use hemi_simulate::described::Described;
 use hemi_simulate::report::{LegReport, Report, Summary};
 use hemi_simulate::spec::Case;
@@ -48,6 +49,9 @@ pub(super) fn cases(reports: &[Report]) -> String {
         }
     }
     let _ = writeln!(text, "{}", right(table, choices.len()));
+    if reports.iter().any(|report| report.failed.is_some()) {
+        let _ = writeln!(text, "\n{}", right(faults(reports, &choices), choices.len()));
+    }
     for remark in remarks(reports) {
         let _ = writeln!(text, "{remark}");
     }
@@ -74,6 +78,70 @@ fn remarks(reports: &[Report]) -> Vec<String> {
         }
     }
     remarks
+}
+
+/// Returns what became of the clients' requests and of the legs under faults.
+fn faults(reports: &[Report], choices: &[&str]) -> Table {
+    let columns = [
+        "failed",
+        "reads",
+        "writes",
+        "flushes",
+        "trims",
+        "state",
+        "outs",
+        "out for",
+        "lacks MB",
+        "worn",
+        "worn out in",
+    ];
+    let mut table = new(choices, &columns);
+    let none = || String::from("-");
+    let counts = |failed: Failed| {
+        [failed.reads, failed.writes, failed.flushes, failed.trims].map(|count| count.to_string())
+    };
+    for report in reports {
+        let choices = report.choices.iter().map(|(_, value)| value.clone());
+        let mut row: Vec<String> = choices.clone().chain([String::from("clients")]).collect();
+        row.extend(counts(report.failed.unwrap_or_default()));
+        table.add_row(row);
+        for leg in &report.legs {
+            let Some(health) = leg.health else { continue };
+            let mut row: Vec<String> = choices.clone().chain([leg.drive.preset.clone()]).collect();
+            row.extend(counts(health.failed));
+            match health.condition {
+                Some(leg) => row.extend([
+                    leg.state.to_owned(),
+                    leg.outs.to_string(),
+                    time(leg.out_time),
+                    format!("{:.1}", leg.owed_bytes as f64 / 1e6),
+                ]),
+                None => row.extend([none(), none(), none(), none()]),
+            }
+            match leg.wear {
+                Some(wear) => row.extend([
+                    format!("{:.3} %", wear.used * 100.0),
+                    wear.lasts.map_or_else(none, years),
+                ]),
+                None => row.extend([none(), none()]),
+            }
+            table.add_row(row);
+        }
+    }
+    table
+}
+
+/// Formats a long time in seconds, in years, days or hours.
+fn years(seconds: f64) -> String {
+    const HOUR: f64 = 3600.0;
+    const DAY: f64 = 24.0 * HOUR;
+    const YEAR: f64 = 365.25 * DAY;
+    match seconds {
+        s if s >= YEAR => format!("{:.1} years", s / YEAR),
+        s if s >= DAY => format!("{:.1} days", s / DAY),
+        s if s >= HOUR => format!("{:.1} hours", s / HOUR),
+        s => time(s),
+    }
 }
 
 /// Returns the list of cases: number, seed, and the values chosen by the sweep.
@@ -160,7 +228,7 @@ pub(crate) fn time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::time;
+    use super::{time, years};
 
     #[test]
     fn times_have_three_digits_and_a_unit() {
@@ -168,5 +236,9 @@ mod tests {
         assert_eq!(time(0.001_5), "1.50 ms");
         assert_eq!(time(123.4), "123 s");
         assert_eq!(time(0.0), "0.00 µs");
+        assert_eq!(years(1e8), "3.2 years");
+        assert_eq!(years(86_400.0 * 1.5), "1.5 days");
+        assert_eq!(years(9000.0), "2.5 hours");
+        assert_eq!(years(90.0), "90.0 s");
     }
 }
