@@ -100,7 +100,7 @@ pub struct LegReport {
     pub erases_most: u64,
     /// Joules used in the run.
     pub energy: f64,
-    /// Wear of its flash; absent if nothing is known of its rating.
+    /// Wear of its flash; absent if nothing is known of its rating, or the spec has no faults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear: Option<WearReport>,
     /// Failures and condition; absent if the spec has no faults.
@@ -126,8 +126,9 @@ pub struct WearReport {
 }
 
 impl WearReport {
-    /// Returns the wear after a run of `time` nanoseconds that began with `before` cycles.
-    fn of(now: &Counters, before: f64, time: u64) -> Option<WearReport> {
+    /// Returns the wear after a run of `time` nanoseconds that began with `before` cycles, or `None`
+    /// without a rating.
+    pub fn of(now: &Counters, before: f64, time: u64) -> Option<WearReport> {
         let rated = f64::from(now.rated_cycles);
         let per_second = (now.cycles - before) / seconds(time.max(1));
         let left = (rated - now.cycles).max(0.0);
@@ -203,7 +204,7 @@ pub fn legs(of: LegsInTime<'_>) -> Vec<LegReport> {
             erases_least: leg.erases_least,
             erases_most: leg.erases_most,
             energy: leg.energy,
-            wear: WearReport::of(leg, before[index].cycles, time),
+            wear: conditions.and_then(|_| WearReport::of(leg, before[index].cycles, time)),
             health: conditions.map(|of| LegHealth { failed: leg.failed, condition: of[index] }),
         };
     drives.iter().zip(counters).enumerate().map(report).collect()

@@ -1,9 +1,9 @@
 //! Program/erase cycles, as a drive of full capacity has them.
 //!
-//! A model whose capacity is divided by a scale has as many times fewer blocks at the same rate of
-//! writes, so a run erases each of them as many times more often than a real drive's. A run's
-//! cycles are therefore divided by the scale. Preconditioning writes a multiple of the capacity,
-//! whatever that is, so its cycles count as they are.
+//! A model whose capacity is divided by a scale has fewer blocks at the same rate of writes, so a
+//! run erases each of them more often than a real drive's. A run's erases are therefore those of
+//! all blocks of the full capacity. Preconditioning writes a multiple of the capacity, so a drive of
+//! full capacity would have had as many times more of its erases.
 
 use super::Ssd;
 
@@ -15,9 +15,10 @@ impl Ssd {
 
     /// Returns the cycles of a block on average.
     pub(super) fn mean_cycles(&self) -> f64 {
-        let erases = self.translation.work().erases;
-        let in_run = (erases - self.erases_before) as f64 / f64::from(self.parameters.scale);
-        (self.erases_before as f64 + in_run) / f64::from(self.translation.shape().blocks)
+        let in_run = (self.translation.work().erases - self.erases_before) as f64;
+        let before = self.erases_before as f64 * f64::from(self.parameters.scale);
+        let (blocks, _) = self.parameters.blocks();
+        (before + in_run) / blocks
     }
 
     /// Returns the cycles of the block that has been erased `most` times. How far it is ahead of

@@ -176,7 +176,7 @@ fn the_documented_faults_are_taken() {
     let (block, _) = block.split_once("```").expect("the example ends");
     let spec = FAULTY.replace("[[system.faults]]\nleg = 1\nat = \"2 s\"\nFAULT", block);
     let cases = spec::parse("sim.md", &spec).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(cases[0].spec.system.faults.len(), 3);
+    assert_eq!(cases[0].spec.system.faults.len(), 7);
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn faults(reports: &[Report], choices: &[&str]) -> Table {
                 Some(leg) => row.extend([
                     leg.state.to_owned(),
                     leg.outs.to_string(),
-                    time(leg.out_time),
+                    if leg.outs == 0 { none() } else { time(leg.out_time) },
                     format!("{:.1}", leg.owed_bytes as f64 / 1e6),
                 ]),
                 None => row.extend([none(), none(), none(), none()]),
@@ -137,6 +137,7 @@ fn years(seconds: f64) -> String {
     const DAY: f64 = 24.0 * HOUR;
     const YEAR: f64 = 365.25 * DAY;
     match seconds {
+        0.0 => String::from("now"),
         s if s >= YEAR => format!("{:.1} years", s / YEAR),
         s if s >= DAY => format!("{:.1} days", s / DAY),
         s if s >= HOUR => format!("{:.1} hours", s / HOUR),
@@ -240,5 +241,6 @@ mod tests {
         assert_eq!(years(86_400.0 * 1.5), "1.5 days");
         assert_eq!(years(9000.0), "2.5 hours");
         assert_eq!(years(90.0), "90.0 s");
+        assert_eq!(years(0.0), "now");
     }
 }

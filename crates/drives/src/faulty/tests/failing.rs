@@ -100,8 +100,11 @@ fn errors_by_chance_meet_their_share() {
 fn flash_ends_when_its_cycles_are_used_up() {
     const SCALE: u64 = 64;
     let flash = Preset::built_in("x25e-32gb").unwrap().scaled(SCALE).drive(1).unwrap();
-    // A drive of full capacity has had 1,000 cycles and may have one 200th more, so the model may
-    // erase 64 / 200 of its blocks.
+    let AnyDrive::Ssd(model) = &flash else { panic!("it is flash") };
+    let of = model.parameters();
+    let block = of.lane_page() * u64::from(of.pages_per_block);
+    let raw = of.capacity.0 as f64 * of.alpha * (1.0 - of.raw_loss);
+    // It has had 1,000 cycles and may have one 200th more.
     let (before, limit) = (1000.0, 1000.005);
     let end = EndOfLife::new(before, limit, Some(200 * MS), 3 * MS);
     let mut faulty = behind(flash, Faults { end: Some(end), ..Faults::default() });
@@ -114,9 +117,6 @@ fn flash_ends_when_its_cycles_are_used_up() {
         .collect();
     let lives = open_loop(&mut faulty, &load);
     let first = lives.iter().position(|life| life.result.is_err()).expect("it ends");
-    let written = load[..first].iter().filter(|(_, operation, _)| *operation == WRITE).count();
-    let fills = (written * 64) as f64 / sectors as f64;
-    assert!((1.2..2.0).contains(&fills), "it is filled {fills} times, the first without erases");
     // Reads notice the end too, so it may have come a request earlier.
     let dead = lives[first].submitted + 200 * MS;
     for (life, (_, operation, _)) in lives[first..].iter().zip(&load[first..]) {
@@ -128,7 +128,11 @@ fn flash_ends_when_its_cycles_are_used_up() {
         };
         assert_eq!(life.result, expected, "{life:?}");
     }
-    let Counters { cycles, cycles_most, rated_cycles, .. } = faulty.counters();
+    let Counters { cycles, cycles_most, rated_cycles, erases, written_bytes, .. } =
+        faulty.counters();
+    let erased = (erases * block) as f64;
+    assert!((0.005..0.0055).contains(&(erased / raw)), "{erased} bytes of {raw}");
+    assert!(erased <= written_bytes as f64, "in order, nothing has to be copied");
     assert!((limit..limit + 0.001).contains(&cycles), "{cycles}");
     assert!(cycles_most >= cycles && cycles_most < cycles + 5.0, "{cycles_most}");
     assert_eq!(rated_cycles, 100_000);
