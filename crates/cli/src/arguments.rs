@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Settle(commands::settle::SettleArgs),
     Inject(commands::inject::InjectArgs),
     #[cfg(feature = "sim")]
+    Advise(Box<commands::advise::AdviseArgs>),
+    #[cfg(feature = "sim")]
     Sim(commands::sim::SimArgs),
     #[cfg(feature = "load")]
     Load(commands::load::LoadArgs),

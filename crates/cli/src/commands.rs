@@ -6,6 +6,8 @@ use anyhow::Result;
 
 use crate::arguments::Command;
 
+#[cfg(feature = "sim")]
+pub(crate) mod advise;
 pub(crate) mod attach;
 pub(crate) mod config;
 pub(crate) mod create;
@@ -57,6 +59,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Promote(arguments) => done(promote::run(&arguments)),
         Command::Settle(arguments) => done(settle::run(&arguments)),
         Command::Inject(arguments) => done(inject::run(&arguments)),
+        #[cfg(feature = "sim")]
+        Command::Advise(arguments) => done(advise::run(&arguments)),
         #[cfg(feature = "sim")]
         Command::Sim(arguments) => done(sim::run(&arguments)),
         #[cfg(feature = "load")]

@@ -3,6 +3,7 @@
 use crate::array::Array;
 use crate::drive_of_variants;
 use crate::faulty::Faulty;
+use crate::folded::Folded;
 use crate::hdd::Hdd;
 use crate::network::Network;
 use crate::preset::Precondition;
@@ -21,9 +22,11 @@ pub enum AnyDrive {
     Array(Box<Array<AnyDrive>>),
     /// A drive behind scripted faults.
     Faulty(Box<Faulty<AnyDrive>>),
+    /// A drive of which only a part is simulated.
+    Folded(Box<Folded<AnyDrive>>),
 }
 
-drive_of_variants!(AnyDrive: Hdd, Ssd, Network, Array, Faulty);
+drive_of_variants!(AnyDrive: Hdd, Ssd, Network, Array, Faulty, Folded);
 
 impl AnyDrive {
     /// Brings an idle drive into the state that a given amount of use would leave it in,
@@ -45,6 +48,7 @@ impl AnyDrive {
                 }
             }
             AnyDrive::Faulty(faulty) => faulty.drive_mut().each_flash(seed, each),
+            AnyDrive::Folded(folded) => folded.drive_mut().each_flash(seed, each),
             AnyDrive::Hdd(_) | AnyDrive::Network(_) => {}
         }
     }

@@ -36,6 +36,7 @@ pub mod array;
 pub mod disksim;
 pub mod drive;
 pub mod faulty;
+pub mod folded;
 pub mod hdd;
 pub mod network;
 pub mod parameter;

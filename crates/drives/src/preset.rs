@@ -3,8 +3,8 @@
 //!
 //! A preset is a TOML file: `title`, `model`, the model's `[parameters]` with units,
 //! `[sources]` with an entry for each parameter (one text, or a table of texts for a table of
-//! parameters) and a `[[card]]` for each published figure. The files in `presets/` are built
-//! in. A file with a `base`, another preset, has only the parameters that change, with their
+//! parameters), a `[[card]]` for each published figure and, if a price is known, `[purchase]`.
+//! The files in `presets/` are built in. A file with a `base`, another preset, has only the parameters that change, with their
 //! sources ([`base`]).
 
 mod base;
@@ -12,6 +12,7 @@ mod built_in;
 mod card;
 mod error;
 mod file;
+mod purchase;
 #[cfg(test)]
 mod tests;
 mod validation;
@@ -25,6 +26,7 @@ use self::base::Origin;
 use self::built_in::{BUILT_IN, instead_of};
 pub use self::card::{Figure, Load, Measure, Pattern, Precondition};
 pub use self::error::PresetError;
+pub use self::purchase::Purchase;
 pub use self::validation::{Class, Deviation, Held, Validation};
 use crate::any::AnyDrive;
 use crate::array::{self, Array};
@@ -66,6 +68,8 @@ pub struct Preset {
     /// Text shown with the model's figures, about a parameter that decides them and whose value
     /// is not known.
     pub note: Option<String>,
+    /// Price and rated use, if known.
+    pub purchase: Option<Purchase>,
     /// Directory of the user's file that names the members, for relative paths.
     folder: Option<PathBuf>,
     /// Scale of the flash of an array's members.
@@ -109,6 +113,7 @@ impl Preset {
             sources: contents.sources,
             card: contents.card,
             note: contents.note,
+            purchase: contents.purchase,
             folder: contents.member_folder,
             member_scale: 1,
         })

@@ -19,6 +19,7 @@ mod lateness;
 mod legs;
 pub mod mirror;
 pub mod oracle;
+pub mod parallel;
 pub mod published;
 pub mod report;
 pub mod reproduce;

@@ -2,14 +2,13 @@
 
 mod cards;
 mod cases;
-mod json;
-mod parallel;
+pub(crate) mod json;
 mod presets;
-mod progress;
+pub(crate) mod progress;
 mod reproduce;
 mod run;
 mod session;
-mod snapshots;
+pub(crate) mod snapshots;
 mod table;
 mod values;
 

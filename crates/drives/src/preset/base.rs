@@ -12,6 +12,7 @@ use toml::{Spanned, Table, Value};
 use super::built_in::{BUILT_IN, instead_of};
 use super::card::Figure;
 use super::file::{self, Contents, Text};
+use super::purchase::Purchase;
 use super::{Model, PresetError};
 
 /// The source of a preset's text and the chain of presets that led to it.
@@ -92,6 +93,7 @@ struct Changes {
     _sources: Table,
     #[serde(default)]
     card: Vec<Figure>,
+    purchase: Option<Purchase>,
 }
 
 /// Reads the text of a file that has a base.
@@ -126,6 +128,8 @@ pub(super) fn read(text: &Text<'_>, origin: &Origin) -> Result<Contents, PresetE
         sources,
         card: changes.card,
         note: changes.note.or(base.note),
+        // A changed drive is another one: the price of its base is not its own.
+        purchase: text.checked(changes.purchase)?,
         member_folder: if own_member { origin.folder.clone() } else { base.member_folder },
         model_name: base.model_name,
         parameters,

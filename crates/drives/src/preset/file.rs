@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::base::{self, Origin};
 use super::card::Figure;
+use super::purchase::Purchase;
 use super::{Model, PresetError};
 use crate::parameter::ParameterError;
 use crate::{hdd, ssd};
@@ -29,6 +30,8 @@ struct File<P> {
     _sources: toml::Table,
     #[serde(default)]
     card: Vec<Figure>,
+    #[serde(default, rename = "purchase")]
+    _purchase: Option<Purchase>,
 }
 
 /// A preset's parsed contents.
@@ -39,6 +42,7 @@ pub(super) struct Contents {
     pub(super) sources: BTreeMap<String, String>,
     pub(super) card: Vec<Figure>,
     pub(super) note: Option<String>,
+    pub(super) purchase: Option<Purchase>,
     /// Directory in which an array's member is looked for if it is given by its path.
     pub(super) member_folder: Option<PathBuf>,
     /// Name of the model.
@@ -71,6 +75,7 @@ pub(super) fn read(origin: &Origin, text: &str) -> Result<Contents, PresetError>
         sources,
         card,
         note: written.note,
+        purchase: text.checked(written.purchase)?,
         member_folder: origin.folder.clone(),
         model_name: written.model,
         parameters: written.parameters,
@@ -83,6 +88,7 @@ struct Written {
     model: String,
     note: Option<String>,
     parameters: toml::Table,
+    purchase: Option<Purchase>,
 }
 
 type Read = fn(&Text<'_>) -> Result<(String, Model, Vec<Figure>), PresetError>;
@@ -200,6 +206,18 @@ impl<'t> Text<'t> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the purchase if it is possible.
+    pub(super) fn checked(
+        &self,
+        purchase: Option<Purchase>,
+    ) -> Result<Option<Purchase>, PresetError> {
+        if let Some(Err((key, problem))) = purchase.as_ref().map(Purchase::check) {
+            let path = format!("purchase.{key}");
+            return Err(self.wrong_at(&path, self.span_of(&path), &problem));
+        }
+        Ok(purchase)
     }
 
     /// Returns an error for a figure that cannot be simulated.

@@ -6,9 +6,9 @@ use anyhow::Result;
 use comfy_table::{Table, presets};
 use hemi_drives::preset::{Class, Deviation, Figure, Held, Measure, Model, Preset};
 use hemi_simulate::card::{self, CardError, Row};
+use hemi_simulate::parallel;
 use serde::Serialize;
 
-use super::parallel;
 use super::progress::Bars;
 use super::snapshots::SnapshotArgs;
 use super::table::time;

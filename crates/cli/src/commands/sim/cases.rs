@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use hemi_simulate::experiment::{self, ExperimentError};
+use hemi_simulate::parallel;
 use hemi_simulate::report::Report;
 use hemi_simulate::spec::Case;
 use hemi_workload::report::seconds;
 
-use super::parallel;
 use super::progress::Bars;
 use super::snapshots::SnapshotArgs;
 use crate::failure::{Failure, Kind};

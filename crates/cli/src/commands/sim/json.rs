@@ -13,7 +13,7 @@ use serde::Serialize;
 const STANDARD_OUTPUT: &str = "-";
 
 #[derive(Debug, Args)]
-pub(super) struct JsonArgs {
+pub(crate) struct JsonArgs {
     /// Print the result as JSON, with times in seconds and sizes in bytes, or write it to a file.
     ///
     /// The file appears only once it is complete. Without OUT, or with `-`, the JSON goes to
@@ -24,7 +24,7 @@ pub(super) struct JsonArgs {
 
 impl JsonArgs {
     /// Writes the value as JSON if that is wanted. Returns true if it was.
-    pub(super) fn write(&self, value: &impl Serialize) -> Result<bool> {
+    pub(crate) fn write(&self, value: &impl Serialize) -> Result<bool> {
         let Some(path) = &self.json else { return Ok(false) };
         let mut text = serde_json::to_string_pretty(value)?;
         text.push('\n');

@@ -10,7 +10,7 @@ use hemi_simulate::stock::Stock;
 use super::progress::Bars;
 
 #[derive(Debug, Args)]
-pub(super) struct SnapshotArgs {
+pub(crate) struct SnapshotArgs {
     /// Keep preconditioned flash in this directory, and reuse what is there.
     ///
     /// Results are the same to the byte. Several commands may share a directory at the same time.
@@ -22,7 +22,7 @@ pub(super) struct SnapshotArgs {
 impl SnapshotArgs {
     /// Returns the source of drives. A drive that is reused or made anew is reported above the
     /// bars.
-    pub(super) fn stock(&self, bars: &Bars) -> Result<Stock> {
+    pub(crate) fn stock(&self, bars: &Bars) -> Result<Stock> {
         let Some(folder) = &self.folder else { return Ok(Stock::default()) };
         let bars = bars.clone();
         let told = move |of: &str, path: &Path, notice: &Notice| bars.say(&said(of, path, notice));

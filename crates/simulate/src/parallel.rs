@@ -6,7 +6,7 @@ use std::thread;
 
 /// Runs `work` on each item, `jobs` at a time (by default as many as there are cores), and returns
 /// the results in the order of the items.
-pub(super) fn each<T: Sync, R: Send>(
+pub fn each<T: Sync, R: Send>(
     items: &[T],
     jobs: Option<usize>,
     work: impl Fn(&T) -> R + Sync,
