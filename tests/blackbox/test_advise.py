@@ -26,7 +26,9 @@ def trace(path: Path, count: int = 12_000, rate: float = 20.0, seed: int = 1) ->
     return path
 
 
-def drive(path: Path, median: str, price: float, capacity: str = "1000 GiB") -> Path:
+def drive(
+    path: Path, median: str, price: float, capacity: str = "1000 GiB", endurance: str = "1 PB"
+) -> Path:
     """Writes a preset of a drive that takes about `median` for each request."""
     latency = f'{{ median = "{median}", sigma = 0.1 }}'
     path.write_text(
@@ -38,7 +40,7 @@ price = {price}
 currency = "USD"
 date = "2026"
 source = "the test"
-endurance = "1 TB"
+endurance = "{endurance}"
 endurance_source = "the test"
 [parameters]
 capacity = "{capacity}"
@@ -151,10 +153,8 @@ def test_budget_and_what_one_has(load: Path, drives: tuple[Path, Path]) -> None:
     assert names == {str(slow), f"{slow} + {slow}", f"{slow} + {fast}"}
 
 
-def test_wear_replacements_and_energy_are_counted(
-    sandbox: Sandbox, load: Path, drives: tuple[Path, Path]
-) -> None:
-    fast, _ = drives
+def test_wear_replacements_and_energy_are_counted(sandbox: Sandbox, load: Path) -> None:
+    fast = drive(sandbox.path("weak.toml"), "100 us", 300, endurance="1 TB")
     found = by_name(advice(load, "--candidates", fast))[str(fast)]
     wear = found["legs"][0]["wear"]
     # 20 requests a second, two thirds of them writes of 4 KiB.

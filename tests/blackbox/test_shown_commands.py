@@ -274,6 +274,12 @@ def sim_page(stage: Stage) -> None:
     (stage.srv / "system.toml").write_text('title = "A volume"\n[system]\nlegs = ["gp3", "gp3"]\n')
 
 
+def advise_page(stage: Stage) -> None:
+    requests = (f"{n * 50_000_000},write,0,{n * 7919 % 9000 * 4096},4096," for n in range(2000))
+    header = "at_ns,operation,fua,offset,length,latency_ns"
+    (stage.srv / "db.csv").write_text("\n".join([header, *requests, ""]))
+
+
 def trace_page(stage: Stage) -> None:
     served_db("--record db.capture")(stage)
     stage.must(WRITE)
@@ -287,6 +293,7 @@ def trace_page(stage: Stage) -> None:
 
 DEVICES = {"nvme0n1p3": 80 * MIB, "sdb": 80 * MIB}
 SCENES = {
+    "docs/commands/advise.md": Scene(prepare=advise_page),
     "docs/commands/attach.md": Scene(),
     "docs/commands/detach-device.md": Scene(),
     "README.md": Scene(),
