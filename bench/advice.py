@@ -34,6 +34,8 @@ THREADS = 16
 """Requests that an nbdkit serves at once."""
 OVERHEAD_MS = 0.08
 """Time of a request through the sockets of a machine at rest, besides the delay."""
+BURST_S = 2
+"""Seconds of its rate that nbdkit's rate filter lets pass at once."""
 BOUND = 0.9
 
 
@@ -62,7 +64,7 @@ class Drive:
             "capacity": '"10 GiB"',
             "iops": "{ sustained = 100000 }",
             "bandwidth": f'{{ sustained = "{self.rate} B/s" }}',
-            "window": '"1 s"',
+            "window": f'"{BURST_S} s"',
             "accounting_size": '"256 KiB"',
             "merge_sequential": "false",
             "queue_depth": str(THREADS),
@@ -80,10 +82,10 @@ class Drive:
 
 DRIVES = (
     Drive("quick", 0.5, 0.5),
-    Drive("even", 4, 4),
-    Drive("late-reads", 16, 2),
-    Drive("late-writes", 1, 24),
-    Drive("narrow", 0.5, 0.5, 6 * MIB),
+    Drive("even", 6, 6),
+    Drive("late-reads", 24, 3),
+    Drive("late-writes", 2, 40),
+    Drive("narrow", 0.5, 0.5, 5 * MIB // 2),
 )
 
 

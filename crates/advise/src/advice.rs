@@ -24,15 +24,15 @@ const STALLED: u64 = 10;
 pub struct Advice {
     /// The load.
     pub load: LoadReport,
-    /// What was asked for.
+    /// Target, bounds and conditions of the request.
     pub asked: Asked,
     /// Assumptions behind the figures, in sentences.
     pub assumptions: Vec<String>,
-    /// What this trace cannot tell, in sentences.
+    /// Limits of what this trace can tell, in sentences.
     pub cautions: Vec<String>,
     /// Systems, best first.
     pub systems: Vec<SystemAdvice>,
-    /// What was not considered, and why.
+    /// Presets and systems that were not considered, with the reasons.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -59,7 +59,7 @@ pub struct LoadReport {
     pub classes: Vec<(String, f64)>,
 }
 
-/// What was asked for, as far as figures depend on it.
+/// The request, as far as figures depend on it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Asked {
     /// Target of the 99.9th percentile.
@@ -175,11 +175,11 @@ pub struct LegAdvice {
 
 /// The runs of one candidate.
 pub(crate) struct Runs {
-    /// With hemi's policy, or of the single unit.
+    /// Answers under hemi's policy, or of the single unit.
     pub(crate) served: Served,
-    /// As a plain mirror.
+    /// Answers of a plain mirror.
     pub(crate) plain: Option<Served>,
-    /// With freezes on each leg: the same two.
+    /// The same two with freezes, for each leg.
     pub(crate) frozen: Vec<(Served, Option<Served>)>,
 }
 

@@ -198,7 +198,7 @@ impl Candidates {
         self.least(drive, room).map(|count| Unit::stripe(drive.clone(), count as u32))
     }
 
-    /// Returns the least number of a drive that holds so many bytes.
+    /// Returns the least number of a drive that holds `bytes`.
     fn least(&mut self, drive: &Stocked, bytes: u64) -> Option<u64> {
         let count = bytes.div_ceil(drive.capacity).max(1);
         if count <= WIDEST {

@@ -1,4 +1,5 @@
-//! What a trace cannot tell: too short, too light, too small, or not as the model is.
+//! Limits of what a trace can tell: it is too short, too light or too small, or the model is not
+//! as the drive.
 
 use hemi_drives::preset::Model;
 use hemi_units::{SECOND, Time};

@@ -57,7 +57,7 @@ pub struct Placed {
     pub length: f64,
     /// Number of freezes in the load.
     pub count: u64,
-    /// What was done, in a sentence or two.
+    /// The placement in a sentence or two.
     pub said: String,
     #[serde(skip)]
     freeze: FreezeAt,
@@ -75,18 +75,18 @@ impl Placed {
         let (at, every) =
             if load.duration > period { (busiest % period, Some(period)) } else { (busiest, None) };
         let count = every.map_or(1, |every| (load.duration - at) / every + 1);
-        let (long, each) = (Time(length), Time(period));
+        let (long, each) = (Time(length), named(period));
         let said = if every.is_some() {
             format!(
-                "One freeze of {long} in every {each}, at the time of the trace's busiest {long}: \
+                "One freeze of {long} each {each}, at the time of the trace's busiest {long}: \
                  {count} in all."
             )
         } else {
             let times = period as f64 / load.duration as f64;
             format!(
                 "One freeze of {long}, in the trace's busiest {long}. The trace is shorter than \
-                 {each}, so shares of requests that the freeze hits are {times:.3} times those of \
-                 a whole {each}, and percentiles are as much worse."
+                 {each}, so the share of requests that the freeze hits is {times:.1} times that of \
+                 a whole {each}."
             )
         };
         let seconds = crate::distribution::seconds;
@@ -98,6 +98,13 @@ impl Placed {
     pub(crate) fn before(&self, drive: AnyDrive) -> AnyDrive {
         AnyDrive::Faulty(Box::new(Faulty::new(drive, vec![self.freeze.0], Vec::new())))
     }
+}
+
+/// Returns a period in words.
+fn named(period: u64) -> String {
+    let names = [(SECOND, "second"), (60 * SECOND, "minute"), (HOUR, "hour"), (DAY, "day")];
+    let name = names.into_iter().find(|&(length, _)| length == period);
+    name.map_or_else(|| Time(period).to_string(), |(_, name)| name.to_owned())
 }
 
 #[cfg(test)]
@@ -128,7 +135,7 @@ mod tests {
         let load = Load::of(&trace, Change::default()).unwrap();
         let placed = Placed::in_load(FreezeRate { length: 2 * SECOND, period: DAY }, &load);
         assert_eq!((placed.at, placed.count), (50.0, 1));
-        assert!(placed.said.contains("864.000 times"), "{}", placed.said);
+        assert!(placed.said.contains("864.0 times"), "{}", placed.said);
         let often = Placed::in_load(FreezeRate { length: SECOND, period: 20 * SECOND }, &load);
         assert_eq!((often.at, often.count), (10.0, 5));
     }

@@ -25,7 +25,7 @@ pub enum Verdict {
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,
-    /// Why it is not "meets"; empty otherwise.
+    /// Reasons against "meets"; empty otherwise.
     pub why: Vec<String>,
 }
 

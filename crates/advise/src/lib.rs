@@ -56,11 +56,11 @@ const CLASSES: usize = 8;
 /// A step of the work, for a display of its progress.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
-    /// So many pieces of flash are brought into their state.
+    /// This number of pieces of flash is brought into its state.
     Preparing(usize),
     /// One of them is ready.
     Prepared,
-    /// So many systems are simulated.
+    /// This number of systems is simulated.
     Simulating(usize),
     /// The simulation of a system began.
     Began(&'a str),

@@ -1,4 +1,4 @@
-//! What is asked for: the target, the bounds, and the drives to choose from.
+//! The request: the target, the bounds, and the drives to choose from.
 
 use hemi_drives::preset::Precondition;
 use hemi_units::Size;
@@ -12,7 +12,7 @@ pub const MOST_PRESETS: usize = 100;
 /// Largest number of years that costs are counted for.
 pub const MOST_YEARS: f64 = 50.0;
 
-/// What is asked of the advice.
+/// A request for advice.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The 99.9th percentile of the latency of all requests, in nanoseconds, that a system must

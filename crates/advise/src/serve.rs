@@ -35,7 +35,7 @@ pub(crate) enum ServeError {
     Mirror(#[from] MirrorError),
 }
 
-/// What systems are served from, the same for all of them.
+/// The conditions of all runs.
 pub(crate) struct Bench<'a> {
     pub(crate) load: &'a Load,
     pub(crate) stock: &'a Stock,

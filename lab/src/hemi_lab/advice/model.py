@@ -143,7 +143,7 @@ class Placed(BaseModel):
 
 
 class Asked(BaseModel):
-    """What was asked for."""
+    """The request."""
 
     p999: float | None
     exposure: int | None
