@@ -1,9 +1,9 @@
 """The ranking of `hemi advise` against drives that are there: `python -m bench.advice`.
 
-Each drive is an nbdkit with delays, and a rate for one of them. `hemi advise` knows it by a preset
-with the same figures, as a buyer knows a drive by its data sheet. One trace is advised on and then
-replayed by `hemi load`, on each drive alone and on each pair behind `hemi serve`. The two rankings
-by the 99.9th percentile are compared by Spearman's coefficient.
+Each drive is an nbdkit with delays, one of which serves one request at a time. `hemi advise` knows
+it by a preset with the same figures, as a buyer knows a drive by its data sheet. One trace is
+advised on and then replayed by `hemi load`, on each drive alone and on each pair behind `hemi
+serve`. The two rankings by the 99.9th percentile are compared by Spearman's coefficient.
 """
 
 from __future__ import annotations
@@ -30,31 +30,25 @@ from .targets import mirror
 
 SIZE = 256 * MIB
 PAGE = 4096
-THREADS = 16
-"""Requests that an nbdkit serves at once."""
 OVERHEAD_MS = 0.08
 """Time of a request through the sockets of a machine at rest, besides the delay."""
-BURST_S = 2
-"""Seconds of its rate that nbdkit's rate filter lets pass at once."""
 BOUND = 0.9
 
 
 @dataclass(frozen=True)
 class Drive:
-    """A drive made of delays in milliseconds, and a rate in bytes a second."""
+    """A drive made of delays in milliseconds, that serves a number of requests at once."""
 
     name: str
     read_ms: float
     write_ms: float
-    rate: int = 1 << 30
+    threads: int = 16
 
     def options(self) -> tuple[str, ...]:
-        narrow = ("--filter=rate",) if self.rate < 1 << 30 else ()
-        return (f"--threads={THREADS}", *narrow, "--filter=delay")
+        return (f"--threads={self.threads}", "--filter=delay")
 
     def extra(self) -> tuple[str, ...]:
-        narrow = (f"rate={self.rate * 8}",) if self.rate < 1 << 30 else ()
-        return (f"delay-read={self.read_ms:g}ms", f"delay-write={self.write_ms:g}ms", *narrow)
+        return (f"delay-read={self.read_ms:g}ms", f"delay-write={self.write_ms:g}ms")
 
     def preset(self) -> str:
         """Returns the text of a preset with the same figures."""
@@ -63,11 +57,11 @@ class Drive:
         parameters = {
             "capacity": '"10 GiB"',
             "iops": "{ sustained = 100000 }",
-            "bandwidth": f'{{ sustained = "{self.rate} B/s" }}',
-            "window": f'"{BURST_S} s"',
+            "bandwidth": '{ sustained = "1 GB/s" }',
+            "window": '"1 s"',
             "accounting_size": '"256 KiB"',
             "merge_sequential": "false",
-            "queue_depth": str(THREADS),
+            "queue_depth": str(self.threads),
             "transfer": '"2000 MB/s"',
             "read": read,
             "write": write,
@@ -85,7 +79,7 @@ DRIVES = (
     Drive("even", 6, 6),
     Drive("late-reads", 24, 3),
     Drive("late-writes", 2, 40),
-    Drive("narrow", 0.5, 0.5, 5 * MIB // 2),
+    Drive("one-by-one", 4, 4, 1),
 )
 
 
