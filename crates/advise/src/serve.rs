@@ -79,14 +79,25 @@ impl Bench<'_> {
         self.seed.wrapping_add(1 + slot % STATES)
     }
 
-    /// Creates the drive in `slot`.
-    fn drive(&self, unit: &Unit, slot: u64) -> Result<AnyDrive, PresetError> {
+    /// Creates the unit in `slot`. `freezes` are those of its first drive.
+    fn unit(
+        &self,
+        unit: &Unit,
+        slot: u64,
+        freezes: Option<&Placed>,
+    ) -> Result<AnyDrive, PresetError> {
         let preset = unit.drive.preset.clone().scaled(unit.drive.scale);
-        let of = |slot| self.stock.of(&preset, self.state, self.state_seed(slot));
+        let of = |member: u64| {
+            let drive = self.stock.of(&preset, self.state, self.state_seed(slot + member))?;
+            Ok::<_, PresetError>(match freezes {
+                Some(placed) if member == 0 => placed.before(drive),
+                _ => drive,
+            })
+        };
         let drive = match unit.array() {
-            None => of(slot)?,
+            None => of(0)?,
             Some(parameters) => {
-                let members = (0..u64::from(unit.count)).map(|member| of(slot + member));
+                let members = (0..u64::from(unit.count)).map(of);
                 let members = members.collect::<Result<Vec<_>, _>>()?;
                 let array = Array::new(&parameters, members).map_err(|error| {
                     PresetError::Impossible { name: unit.name(), reason: error.to_string() }
@@ -101,8 +112,8 @@ impl Bench<'_> {
         Ok(AnyDrive::Folded(Box::new(Folded::new(drive, sectors))))
     }
 
-    /// Serves the load from these units under a policy; `freezes` are those of the unit in the
-    /// slot.
+    /// Serves the load from these units under a policy; `freezes` are those of one drive of the
+    /// unit in the slot.
     pub(crate) fn serve(
         &self,
         units: &[&Unit],
@@ -111,11 +122,8 @@ impl Bench<'_> {
     ) -> Result<Served, ServeError> {
         let mut drives = Vec::new();
         for (slot, unit) in units.iter().enumerate() {
-            let drive = self.drive(unit, slot as u64)?;
-            drives.push(match freezes {
-                Some((frozen, placed)) if frozen == slot => placed.before(drive),
-                _ => drive,
-            });
+            let own = freezes.filter(|(frozen, _)| *frozen == slot).map(|(_, placed)| placed);
+            drives.push(self.unit(unit, slot as u64, own)?);
         }
         let before: Vec<Counters> = drives.iter().map(Drive::counters).collect();
         let engine = EngineSpec { exposure_bytes: self.exposure, ..EngineSpec::default() };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -98,22 +99,35 @@ def pareto(advice: Advice) -> go.Figure:
         figure.add_hline(
             y=advice.asked.p999,
             line={"color": figures.RED, "dash": "dot", "width": 1.5},
-            annotation_text=f"target {shown_time(advice.asked.p999)}",
-            annotation_position="top right",
         )
+        _mark(figure, f"target {shown_time(advice.asked.p999)}", y=advice.asked.p999)
     if advice.asked.budget is not None:
         figure.add_vline(
             x=advice.asked.budget,
             line={"color": figures.RED, "dash": "dot", "width": 1.5},
-            annotation_text="budget",
-            annotation_position="top left",
         )
+        _mark(figure, "budget", x=advice.asked.budget)
     _label(figure, front)
     figure.update_xaxes(
         title=f"{advice.asked.currency} over {advice.asked.years:g} years", type="log"
     )
     figure.update_yaxes(title="99.9th percentile, s", type="log", exponentformat="SI")
     return figure
+
+
+def _mark(figure: go.Figure, text: str, x: float | None = None, y: float | None = None) -> None:
+    """Writes what a line stands for at its end. Annotations of a log axis are at logarithms."""
+    figure.add_annotation(
+        text=text,
+        x=1 if x is None else math.log10(x),
+        y=1 if y is None else math.log10(y),
+        xref="paper" if x is None else "x",
+        yref="paper" if y is None else "y",
+        xanchor="right",
+        yanchor="bottom" if x is None else "top",
+        showarrow=False,
+        font={"color": figures.RED, "size": 11},
+    )
 
 
 def _label(figure: go.Figure, front: list[System]) -> None:
@@ -123,7 +137,8 @@ def _label(figure: go.Figure, front: list[System]) -> None:
         y=[system.judged.p999 for system in front],
         mode="text",
         text=[f" {system.name}" for system in front],
-        textposition="top right",
+        # Neighbours on the frontier are near each other.
+        textposition=[("top right", "bottom right")[n % 2] for n in range(len(front))],
         textfont={"size": 11},
         showlegend=False,
         hoverinfo="skip",
@@ -156,12 +171,11 @@ def what_if(advice: Advice) -> go.Figure:
 def systems_table(advice: Advice) -> Table:
     """Returns the table of systems, best first."""
     years = f"{advice.asked.years:g} years"
-    headings = ["", "verdict", "buy", years, "50 %", "99 %", "99.9 %", "longest"]
-    headings += ["saved", "exposed", "lasts", "kWh a year"]
+    headings = ["", "buy", years, "50 %", "99 %", "99.9 %", "longest"]
+    headings += ["saved", "exposed", "lasts", "kWh a year", "verdict"]
     rows = [
         [
             f"{system.rank}. {system.name}{' *' if system.frontier else ''}",
-            ", ".join([system.verdict, *system.why]),
             _price(system),
             f"{system.cost.total:,.0f}",
             *(
@@ -177,6 +191,7 @@ def systems_table(advice: Advice) -> Table:
             shown_size(system.exposure_peak) if system.plain else "–",
             _years(system.lasts),
             f"{system.cost.kilowatt_hours_cooled:,.0f}",
+            ", ".join([system.verdict, *system.why]),
         ]
         for system in advice.systems
     ]
