@@ -17,6 +17,8 @@ _COLOURS = {"meets": figures.GREEN, "close": figures.ORANGE, "misses": figures.G
 _SYMBOLS = {1: "circle", 2: "diamond"}
 _FAR = 100.0
 """Years beyond which an end of life is no figure."""
+_NEAR = 1.3
+"""Ratio of costs below which names would be written over each other."""
 _TOLD = 5
 """Systems whose reasons are told."""
 
@@ -131,14 +133,19 @@ def _mark(figure: go.Figure, text: str, x: float | None = None, y: float | None 
 
 
 def _label(figure: go.Figure, front: list[System]) -> None:
-    """Writes the names of the frontier's systems beside their marks."""
+    """Writes the names of the frontier's systems beside their marks, those of neighbours by turns
+    above and below."""
+    positions: list[str] = []
+    for before, system in zip([None, *front], front, strict=False):
+        near = before is not None and system.cost.total < before.cost.total * _NEAR
+        below = near and positions[-1].startswith("top")
+        positions.append("bottom right" if below else "top right")
     figure.add_scatter(
         x=[system.cost.total for system in front],
         y=[system.judged.p999 for system in front],
         mode="text",
         text=[f" {system.name}" for system in front],
-        # Neighbours on the frontier are near each other.
-        textposition=[("top right", "bottom right")[n % 2] for n in range(len(front))],
+        textposition=positions,
         textfont={"size": 11},
         showlegend=False,
         hoverinfo="skip",
