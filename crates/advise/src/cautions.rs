@@ -19,6 +19,8 @@ const LIGHT: f64 = 0.03;
 const SHORT: u64 = 600 * SECOND;
 /// Time within which a cache of flash has no pause to empty.
 const BURST: u64 = 60 * SECOND;
+/// Write amplification above which a part of the flash is no measure of wear.
+const AMPLIFIED: f64 = 8.0;
 /// Share of the flash at which what a load writes changes its state.
 const MUCH: u64 = 2;
 
@@ -59,12 +61,30 @@ pub(crate) fn of(load: &Load, systems: &[SystemAdvice], request: &Request) -> Ve
     if systems.len() > 1 && most < least * 1.2 {
         said.push("All candidates look alike: take the cheapest.".into());
     }
+    said.extend(amplified(systems));
     if request.electricity.is_none() {
         said.push(
             "Energy is not priced: give the price of a kilowatt-hour with --electricity.".into(),
         );
     }
     said
+}
+
+/// Returns which presets amplify writes so much that the part of the flash, not the drive, may be
+/// the reason.
+fn amplified(systems: &[SystemAdvice]) -> Option<String> {
+    let legs = systems.iter().flat_map(|system| &system.legs);
+    let much = legs.filter(|leg| leg.flash_scale > 1 && leg.wear.write_amplification > AMPLIFIED);
+    let mut names: Vec<&str> = much.map(|leg| leg.preset.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| {
+        format!(
+            "Writes are amplified more than {AMPLIFIED:.0} times on {}. Only a part of the flash \
+             is simulated, and a small part has little room: do not trust this wear.",
+            names.join(", ")
+        )
+    })
 }
 
 /// Returns the assumptions of the models, in sentences.

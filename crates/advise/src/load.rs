@@ -67,7 +67,7 @@ impl Load {
     /// Fails if the change is impossible or the trace takes no time.
     pub fn of(trace: &Trace, change: Change) -> Result<Load, AdviseError> {
         let Change { scale, tenants } = change;
-        if !(scale >= 1.0 / MOST_SCALE && scale <= MOST_SCALE) {
+        if !(1.0 / MOST_SCALE..=MOST_SCALE).contains(&scale) {
             let right = format!("a factor from {} to {MOST_SCALE}", 1.0 / MOST_SCALE);
             return Err(AdviseError::option("--scale", scale, right));
         }

@@ -6,8 +6,7 @@ use hemi_units::{SECTOR_BYTES, Size};
 
 use crate::load::Load;
 
-/// Least bytes of flash that are simulated of one drive. Write amplification of a steady random
-/// load stays within 3 % down to here (docs/commands/advise.md).
+/// Least bytes of flash that are simulated of one drive.
 pub const LEAST_FLASH: u64 = 6_000_000_000;
 /// Data on one member of a stripe before the next one's turn.
 const CHUNK: Size = Size::kib(64);
@@ -58,8 +57,22 @@ impl Stocked {
             Some(scale) => scale,
             None => divisor(simulated, load.written_bytes),
         };
+        let preset = spared(preset, own.saturating_mul(scale));
         Ok(Stocked { preset, purchase, capacity, scale })
     }
+}
+
+/// Returns the preset with the blocks that flash frees while it is idle divided like its
+/// capacity. These are blocks of a lane, which a small part of the flash could not spare: it
+/// would copy almost full blocks without end. A cache of flash keeps one, since it needs some.
+fn spared(mut preset: Preset, scale: u64) -> Preset {
+    if let Model::Ssd(of) = &mut preset.model {
+        let start = of.collection_start;
+        let more = u64::from(of.background_blocks.saturating_sub(start));
+        let least = u64::from(of.slc.is_some()).min(more);
+        of.background_blocks = start + (more / scale).max(least) as u32;
+    }
+    preset
 }
 
 /// Returns the largest power of two by which `simulated` bytes may be divided: what is left is
