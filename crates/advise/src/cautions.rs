@@ -102,6 +102,9 @@ pub(crate) fn assumptions(load: &Load, all: &Candidates, request: &Request) -> V
                 "Flash starts full and worn in, overwritten at random: its worst state."
             }
             Precondition::Sequential => "Flash starts full, written once in order.",
+            Precondition::Cached => {
+                "Flash starts written once in order, as far as its cache reaches."
+            }
             Precondition::None => "Flash starts empty, as out of the box: its best state.",
         }
         .to_owned(),

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use hemi_drives::any::AnyDrive;
-use hemi_drives::faulty::{Faulty, Freeze};
+use hemi_drives::faulty::{Faults, Faulty, Spell};
 use hemi_units::{Instant, SECOND, Time};
 use serde::Serialize;
 
@@ -64,7 +64,7 @@ pub struct Placed {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct FreezeAt(Freeze);
+struct FreezeAt(Spell);
 
 impl Placed {
     /// Places freezes in a load: the first in its busiest part, and one in each period after and
@@ -90,13 +90,14 @@ impl Placed {
             )
         };
         let seconds = crate::distribution::seconds;
-        let freeze = FreezeAt(Freeze { at: Instant(at), length, every });
+        let freeze = FreezeAt(Spell { at: Instant(at), length: Some(length), every });
         Placed { at: seconds(at), length: seconds(length), count, said, freeze }
     }
 
     /// Returns the drive behind these freezes.
     pub(crate) fn before(&self, drive: AnyDrive) -> AnyDrive {
-        AnyDrive::Faulty(Box::new(Faulty::new(drive, vec![self.freeze.0], Vec::new())))
+        let faults = Faults { freezes: vec![self.freeze.0], ..Faults::default() };
+        AnyDrive::Faulty(Box::new(Faulty::new(drive, faults)))
     }
 }
 

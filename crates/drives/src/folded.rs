@@ -8,7 +8,7 @@
 
 use hemi_units::{Extent, Instant};
 
-use crate::drive::{Completion, Counters, Drive, Request};
+use crate::drive::{Completion, Counters, Drive, Presence, Request};
 
 /// A drive that takes the addresses of a larger one.
 #[derive(Clone, Debug)]
@@ -60,6 +60,14 @@ impl<D: Drive> Drive for Folded<D> {
 
     fn counters(&self) -> Counters {
         self.drive.counters()
+    }
+
+    fn presence(&self) -> Option<Presence> {
+        self.drive.presence()
+    }
+
+    fn cycles(&self) -> f64 {
+        self.drive.cycles()
     }
 }
 

@@ -299,7 +299,7 @@ impl FaultSpec {
     fn bad(&self) -> Result<Fault, String> {
         let sectors = self.bad.clone().unwrap_or(BadSpec::Given(Vec::new()));
         let whole = |name: &str, size: Size| {
-            if size.0 == 0 || size.0 % SECTOR_BYTES != 0 {
+            if size.0 == 0 || !size.0.is_multiple_of(SECTOR_BYTES) {
                 return Err(format!("bad: {name} = {size}: a multiple of 512 bytes, above zero"));
             }
             Ok(())

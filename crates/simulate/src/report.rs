@@ -188,25 +188,24 @@ pub fn legs(of: LegsInTime<'_>) -> Vec<LegReport> {
     let total = |of: fn(&Counters) -> u64| counters.iter().map(of).sum::<u64>();
     let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let (read, written) = (total(|leg| leg.read_bytes), total(|leg| leg.written_bytes));
-    let report =
-        |(index, (drive, leg)): (usize, (&Described, &Counters))| LegReport {
-            drive: drive.clone(),
-            read_share: share(leg.read_bytes, read),
-            write_share: share(leg.written_bytes, written),
-            reads: leg.reads,
-            writes: leg.writes,
-            flushes: leg.flushes,
-            read_bytes: leg.read_bytes,
-            written_bytes: leg.written_bytes,
-            busy: share(leg.busy, time),
-            write_amplification: leg.write_amplification(),
-            erases: leg.erases,
-            erases_least: leg.erases_least,
-            erases_most: leg.erases_most,
-            energy: leg.energy,
-            wear: conditions.and_then(|_| WearReport::of(leg, before[index].cycles, time)),
-            health: conditions.map(|of| LegHealth { failed: leg.failed, condition: of[index] }),
-        };
+    let report = |(index, (drive, leg)): (usize, (&Described, &Counters))| LegReport {
+        drive: drive.clone(),
+        read_share: share(leg.read_bytes, read),
+        write_share: share(leg.written_bytes, written),
+        reads: leg.reads,
+        writes: leg.writes,
+        flushes: leg.flushes,
+        read_bytes: leg.read_bytes,
+        written_bytes: leg.written_bytes,
+        busy: share(leg.busy, time),
+        write_amplification: leg.write_amplification(),
+        erases: leg.erases,
+        erases_least: leg.erases_least,
+        erases_most: leg.erases_most,
+        energy: leg.energy,
+        wear: conditions.and_then(|_| WearReport::of(leg, before[index].cycles, time)),
+        health: conditions.map(|of| LegHealth { failed: leg.failed, condition: of[index] }),
+    };
     drives.iter().zip(counters).enumerate().map(report).collect()
 }
 

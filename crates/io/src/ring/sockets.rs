@@ -104,7 +104,7 @@ impl ImmediateSend {
         // SAFETY: as in `perform`. The header names as many pieces as it counts.
         let pieces = unsafe {
             let header = &*self.message;
-            std::slice::from_raw_parts(header.msg_iov.cast_const(), header.msg_iovlen as usize)
+            std::slice::from_raw_parts(header.msg_iov.cast_const(), header.msg_iovlen as _)
         };
         pieces.iter().map(|piece| piece.iov_len).sum()
     }

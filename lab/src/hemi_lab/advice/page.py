@@ -8,12 +8,12 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from hemi_lab.advice.model import Advice, Deciding, Known, Leg, System
-from hemi_lab.report import figures
+from hemi_lab.report import colours
 from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.units import shown_count, shown_size, shown_time
 
-_COLOURS = {"meets": figures.GREEN, "close": figures.ORANGE, "misses": figures.GREY}
+_COLOURS = {"meets": colours.GREEN, "close": colours.ORANGE, "misses": colours.GREY}
 _SYMBOLS = {1: "circle", 2: "diamond"}
 _FAR = 100.0
 """Years beyond which an end of life is no figure."""
@@ -75,7 +75,7 @@ def pareto(advice: Advice) -> go.Figure:
         x=[system.cost.total for system in front],
         y=[system.judged.p999 for system in front],
         mode="lines",
-        line={"color": figures.BLUE, "shape": "hv", "width": 2},
+        line={"color": colours.BLUE, "shape": "hv", "width": 2},
         name="frontier",
         hoverinfo="skip",
     )
@@ -100,13 +100,13 @@ def pareto(advice: Advice) -> go.Figure:
     if advice.asked.p999 is not None:
         figure.add_hline(
             y=advice.asked.p999,
-            line={"color": figures.RED, "dash": "dot", "width": 1.5},
+            line={"color": colours.RED, "dash": "dot", "width": 1.5},
         )
         _mark(figure, f"target {shown_time(advice.asked.p999)}", y=advice.asked.p999)
     if advice.asked.budget is not None:
         figure.add_vline(
             x=advice.asked.budget,
-            line={"color": figures.RED, "dash": "dot", "width": 1.5},
+            line={"color": colours.RED, "dash": "dot", "width": 1.5},
         )
         _mark(figure, "budget", x=advice.asked.budget)
     _label(figure, front)
@@ -128,7 +128,7 @@ def _mark(figure: go.Figure, text: str, x: float | None = None, y: float | None 
         xanchor="right",
         yanchor="bottom" if x is None else "top",
         showarrow=False,
-        font={"color": figures.RED, "size": 11},
+        font={"color": colours.RED, "size": 11},
     )
 
 
@@ -160,11 +160,11 @@ def what_if(advice: Advice) -> go.Figure:
     figure.update_layout(height=140 + 52 * len(shown), barmode="group")
     names = [system.name for system in shown]
     rows = [
-        ("without freezes", figures.BLUE, [system.latency.max for system in shown]),
-        ("with freezes", figures.GREEN, [system.judged.max for system in shown]),
+        ("without freezes", colours.BLUE, [system.latency.max for system in shown]),
+        ("with freezes", colours.GREEN, [system.judged.max for system in shown]),
         (
             "plain mirror with freezes",
-            figures.GREY,
+            colours.GREY,
             [system.compared.latency.max if system.compared else None for system in shown],
         ),
     ]
