@@ -21,6 +21,8 @@ pub(super) struct Preset {
     pub(super) title: String,
     #[serde(rename = "note")]
     _note: Option<String>,
+    #[serde(rename = "purchase")]
+    _purchase: Option<toml::Table>,
     pub(super) model: String,
     pub(super) parameters: Parameters,
     pub(super) sources: std::collections::BTreeMap<String, String>,
