@@ -1,1 +1,1 @@
-"""Advice on drives (docs/lab/advice.md): `hemi advise`'s figures as a page."""
+"""Advice on drives (docs/lab/advise.md): `hemi advise`'s figures as a page."""
