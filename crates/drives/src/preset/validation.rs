@@ -141,7 +141,7 @@ impl Preset {
     /// use hemi_drives::preset::Preset;
     ///
     /// let validation = Preset::built_in("nvme-enterprise")?.validation();
-    /// let worst = validation.reads.worst.expect("its card has figures of reads");
+    /// let worst = validation.reads.worst.as_ref().expect("its card has figures of reads");
     /// assert!(worst.is_within());
     /// assert_eq!(validation.mark(), None);
     /// # Ok::<(), hemi_drives::preset::PresetError>(())
