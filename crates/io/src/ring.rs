@@ -668,13 +668,9 @@ impl Ring {
         if let Some(sockets) = &mut self.sockets {
             expected += sockets.perform_sends(&mut taken);
         }
-        if self.backlog.is_empty() && self.uring.submission().is_empty() {
-            // The bell tells of everything that the kernel has to do for completions.
-            self.immediate = 0;
-            self.submissions += 1;
-        } else {
-            self.poll()?;
-        }
+        // Also if nothing is queued: the bell rings only for the first of the completions that the
+        // kernel puts off, and whoever registers it late has missed that.
+        self.poll()?;
         self.take(&mut taken);
         let timeout = match (self.backlog.is_empty(), expected) {
             (false, _) => Some(0),
