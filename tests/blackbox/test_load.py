@@ -218,7 +218,9 @@ def test_refusals_name_what_is_wrong(sandbox: Sandbox) -> None:
     bare.write_text("fio version 3 iolog\n0 f read 0 4096\n")
     text = f'[workload.replay]\ntrace = "{bare}"\nformat = "fio_iolog"\npace = "dependent"\n'
     hemi_fails("load", spec(sandbox, text), "--target", "null", says=["how long", "dependent"])
-    hemi_fails("trace", "convert", bare, "-", "--to", "csv", says=["--from"])
+    unknown = sandbox.path("unknown.trace")
+    unknown.write_text("not the beginning of any format\n")
+    hemi_fails("trace", "convert", unknown, "-", "--to", "csv", says=["--from"])
 
 
 def test_what_is_below_a_loop_device_is_in_use(sandbox: Sandbox) -> None:

@@ -60,8 +60,12 @@ def test_a_missing_leg_is_given_up_if_the_operator_says_so(sandbox: Sandbox, end
     assert status["given_up"] == {"legs": [1], "lacks_bytes": 0, "uncertain_bytes": 0} or (
         end == "kill" and status["given_up"]["legs"] == [1]
     )
-    risks = [risk["text"] for risk in status["risks"] if risk["promise"] == "P1"]
-    assert any("This start gave up leg 1" in text for text in risks), risks
+
+    def is_told() -> bool:
+        risks = [risk["text"] for risk in volume.status()["risks"] if risk["promise"] == "P1"]
+        return any("This start gave up leg 1" in text for text in risks)
+
+    wait_until("the loss is told as a risk", is_told)
     journal.verify()
     assert journal.run(200)
     journal.disconnect()
