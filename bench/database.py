@@ -6,16 +6,11 @@ rows with each other, not with the other tables.
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import Any
 
-from hemi_harness import HEMI, Sandbox
-from hemi_harness.user_mode import kernel_arguments
 from hemi_lab.database.sysbench import parse
 
-from .devices import KERNEL
-from .guest import result_of
+from .guest import KERNEL, keys_of, missing, run_in_guest, values_of
 from .measure import median, table
 from .settings import Settings
 
@@ -42,43 +37,39 @@ NEEDS = ("mdadm", "dmsetup", "busybox", "sysbench", "mariadbd")
 def measure(settings: Settings, say: Any) -> dict[str, Any]:
     seconds = min(settings.freeze_seconds, SECONDS_MAX)
     data: dict[str, Any] = {"settings": settings.record(), "seconds": seconds, "runs": {}}
-    missing = [tool for tool in NEEDS if not shutil.which(tool)]
-    if not KERNEL.exists():
-        missing.append("the kernel of make kernel-test")
-    if missing:
-        data["skipped"] = f"not run: {', '.join(missing)} missing"
+    lacking = missing(NEEDS)
+    if lacking:
+        data["skipped"] = f"not run: {', '.join(lacking)} missing"
         say(data["skipped"])
         return data
     rounds = min(settings.freeze_rounds, 3)
-    keys = [
-        f"{number + 1}.{system}.{case}"
-        for number in range(rounds)
-        for system, _ in SYSTEMS
-        for case, _ in CASES
-    ]
+    systems, cases = [system for system, _ in SYSTEMS], [case for case, _ in CASES]
+    keys = keys_of(rounds, systems, cases)
     say(f"{len(keys)} runs of {seconds} s in the guest")
-    with Sandbox(settings.directory) as box:
-        guest = box.start(
-            KERNEL,
-            *kernel_arguments("3G"),
-            f"brd.rd_size={(VOLUME_MIB + 16) * 1024}",
-            "brd.rd_nr=2",
-            f"init={Path(__file__).parent / 'database_guest.sh'}",
-            f"OUT={box.dir}",
-            f"SECONDS_RUN={seconds}",
-            f"VOLUME_MIB={VOLUME_MIB}",
-            f"HEMI={HEMI}",
-            f"ROUNDS={rounds}",
-            f"SYSTEMS={','.join(system for system, _ in SYSTEMS)}",
-            f"CASES={','.join(case for case, _ in CASES)}",
-            name="linux",
-        )
-        for key in keys:
-            path = result_of(guest, box.dir, key, RUN_SECONDS_LIMIT)
-            data["runs"][key] = got = figures(path.read_text())
-            say(f"{key}: {got['transactions']:.0f} a second, longest {got['max']:.0f} ms")
-        guest.wait()
-        data["kernel"] = (box.dir / "kernel").read_text().strip()
+
+    def told(key: str, got: dict[str, Any]) -> None:
+        say(f"{key}: {got['transactions']:.0f} a second, longest {got['max']:.0f} ms")
+
+    run_in_guest(
+        settings,
+        data,
+        kernel=KERNEL,
+        memory="3G",
+        script="database_guest.sh",
+        variables={
+            "brd.rd_size": (VOLUME_MIB + 16) * 1024,
+            "brd.rd_nr": 2,
+            "SECONDS_RUN": seconds,
+            "VOLUME_MIB": VOLUME_MIB,
+            "ROUNDS": rounds,
+            "SYSTEMS": ",".join(systems),
+            "CASES": ",".join(cases),
+        },
+        keys=keys,
+        limit=RUN_SECONDS_LIMIT,
+        take=lambda _key, path, _directory: figures(path.read_text()),
+        told=told,
+    )
     return data
 
 
@@ -105,24 +96,19 @@ def report(data: dict[str, Any]) -> list[str]:
     ]
     rows = []
     for case, case_label in CASES:
-        md = _all(data, "md", case, "transactions")
+        md = values_of(data, "md", case, "transactions")
         for system, label in SYSTEMS:
-            done = _all(data, system, case, "transactions")
+            done = values_of(data, system, case, "transactions")
             rows.append(
                 [
                     label,
                     case_label,
                     f"{median(done):.0f}",
                     f"{median(done) / median(md):.2f}",
-                    f"{median(_all(data, system, case, 'mean')):.1f}",
-                    f"{median(_all(data, system, case, 'p99')):.0f}",
-                    f"{max(_all(data, system, case, 'max')):,.0f}",
+                    f"{median(values_of(data, system, case, 'mean')):.1f}",
+                    f"{median(values_of(data, system, case, 'p99')):.0f}",
+                    f"{max(values_of(data, system, case, 'max')):,.0f}",
                 ]
             )
     head = ["", "case", "transactions/s", "÷ md", "mean ms", "p99 ms", "longest ms"]
     return lines + table(head, rows)
-
-
-def _all(data: dict[str, Any], system: str, case: str, key: str) -> list[float]:
-    ending = f".{system}.{case}"
-    return [run[key] for name, run in data["runs"].items() if name.endswith(ending)]

@@ -6,22 +6,19 @@ rows with each other, not with the other tables.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
-from hemi_harness import HEMI, FioResult, Sandbox
+from hemi_harness import FioResult
 from hemi_harness.fio import job_of
-from hemi_harness.user_mode import kernel_arguments
 
-from .guest import result_of
+from .guest import KERNEL, keys_of, missing, run_in_guest, values_of
 from .measure import figures, median, table, thousands
 from .settings import Settings
 
 NAME = "devices"
 TITLE = "Ways to a block device, in a user-mode kernel"
 
-KERNEL = Path(__file__).parents[1] / "target/kernel/linux"
 SYSTEMS = (
     ("socket", "hemi, NBD socket"),
     ("ublk", "**hemi, ublk**"),
@@ -46,50 +43,43 @@ NEEDS = ("mdadm", "nbd-client", "busybox", "fio")
 def measure(settings: Settings, say: Any) -> dict[str, Any]:
     seconds = min(settings.seconds, SECONDS_MAX)
     data: dict[str, Any] = {"settings": settings.record(), "seconds": seconds, "runs": {}}
-    missing = [tool for tool in NEEDS if not shutil.which(tool)]
-    if not KERNEL.exists():
-        missing.append("the kernel of make kernel-test")
+    lacking = missing(NEEDS)
     # nbd-client is a peer that can be left out.
-    systems = [key for key, _ in SYSTEMS if key not in missing]
-    if missing and missing != ["nbd-client"]:
-        data["skipped"] = f"not run: {', '.join(missing)} missing"
+    systems = [key for key, _ in SYSTEMS if key not in lacking]
+    if lacking and lacking != ["nbd-client"]:
+        data["skipped"] = f"not run: {', '.join(lacking)} missing"
         say(data["skipped"])
         return data
     rounds = min(settings.pairs, 3)
-    keys = [
-        f"{number + 1}.{system}.{case}"
-        for number in range(rounds)
-        for system in systems
-        for case, _ in CASES
-    ]
+    cases = [case for case, _ in CASES]
+    keys = keys_of(rounds, systems, cases)
     say(f"{len(keys)} runs of {seconds} s in the guest")
-    with Sandbox(settings.directory) as box:
-        guest = box.start(
-            KERNEL,
-            *kernel_arguments("2G"),
-            f"brd.rd_size={(VOLUME_MIB + 16) * 1024}",
-            "brd.rd_nr=2",
-            f"init={Path(__file__).parent / 'devices_guest.sh'}",
-            f"OUT={box.dir}",
-            f"SECONDS_RUN={seconds}",
-            f"VOLUME_MIB={VOLUME_MIB}",
-            f"HEMI={HEMI}",
-            f"ROUNDS={rounds}",
-            f"SYSTEMS={','.join(systems)}",
-            f"CASES={','.join(case for case, _ in CASES)}",
-            name="linux",
-        )
-        for key in keys:
-            path = result_of(guest, box.dir, key, RUN_SECONDS_LIMIT)
-            data["runs"][key] = _figures(path, (box.dir / f"{key}.ticks").read_text())
-            say(f"{key}: {data['runs'][key]['iops']:.0f} IOPS")
-        guest.wait()
-        data["kernel"] = (box.dir / "kernel").read_text().strip()
+    run_in_guest(
+        settings,
+        data,
+        kernel=KERNEL,
+        memory="2G",
+        script="devices_guest.sh",
+        variables={
+            "brd.rd_size": (VOLUME_MIB + 16) * 1024,
+            "brd.rd_nr": 2,
+            "SECONDS_RUN": seconds,
+            "VOLUME_MIB": VOLUME_MIB,
+            "ROUNDS": rounds,
+            "SYSTEMS": ",".join(systems),
+            "CASES": ",".join(cases),
+        },
+        keys=keys,
+        limit=RUN_SECONDS_LIMIT,
+        take=_figures,
+        told=lambda key, got: say(f"{key}: {got['iops']:.0f} IOPS"),
+    )
     return data
 
 
-def _figures(path: Path, ticks: str) -> dict[str, Any]:
+def _figures(key: str, path: Path, directory: Path) -> dict[str, Any]:
     """Returns the figures of a run, with hemi's processor time for a request in µs."""
+    ticks = (directory / f"{key}.ticks").read_text()
     job = job_of(path)
     kind = "read" if job["read"]["total_ios"] else "write"
     result = FioResult.parse(job, kind)
@@ -143,6 +133,5 @@ def report(data: dict[str, Any]) -> list[str]:
 
 
 def _median(data: dict[str, Any], system: str, case: str, key: str) -> float | None:
-    ending = f".{system}.{case}"
-    found = [run[key] for name, run in data["runs"].items() if name.endswith(ending)]
+    found = values_of(data, system, case, key)
     return median(found) if found else None

@@ -1,11 +1,81 @@
-"""Waits for results of a benchmark that runs inside a user-mode kernel."""
+"""Runs benchmarks inside a user-mode kernel, and waits for their results."""
 
 from __future__ import annotations
 
+import shutil
 import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+from hemi_harness import HEMI, Sandbox
 from hemi_harness.sandbox import Process
+from hemi_harness.user_mode import kernel_arguments
+
+from .settings import Settings
+
+KERNEL = Path(__file__).parents[1] / "target/kernel/linux"
+"""The kernel of `make kernel-test`, which has every driver built in."""
+
+
+def missing(tools: Iterable[str]) -> list[str]:
+    """Returns those of these tools that are not installed, and the kernel if it is not built."""
+    lacking = [tool for tool in tools if not shutil.which(tool)]
+    return lacking if KERNEL.exists() else [*lacking, "the kernel of make kernel-test"]
+
+
+def keys_of(rounds: int, systems: Sequence[str], cases: Sequence[str]) -> list[str]:
+    """Returns the names of all runs in rounds of all systems, in their order."""
+    return [
+        f"{number + 1}.{system}.{case}"
+        for number in range(rounds)
+        for system in systems
+        for case in cases
+    ]
+
+
+def values_of(data: dict[str, Any], system: str, case: str, key: str) -> list[float]:
+    """Returns one figure of a system's runs of a case, in all rounds."""
+    ending = f".{system}.{case}"
+    return [run[key] for name, run in data["runs"].items() if name.endswith(ending)]
+
+
+def run_in_guest(
+    settings: Settings,
+    data: dict[str, Any],
+    *,
+    kernel: str | Path,
+    memory: str,
+    script: str,
+    variables: dict[str, Any],
+    keys: Sequence[str],
+    limit: float,
+    take: Callable[[str, Path, Path], dict[str, Any]],
+    told: Callable[[str, dict[str, Any]], None],
+) -> None:
+    """Runs a script of this directory as init of a guest, and puts the figures of its runs into
+    `data`.
+
+    `variables` go to the kernel's command line, and from there to the script. `take` makes a run's
+    figures from its key, its result and the directory of all results; `told` hears of them. A run
+    that takes more than `limit` seconds fails.
+    """
+    with Sandbox(settings.directory) as box:
+        guest = box.start(
+            kernel,
+            *kernel_arguments(memory),
+            f"init={Path(__file__).parent / script}",
+            f"OUT={box.dir}",
+            f"HEMI={HEMI}",
+            *(f"{name}={value}" for name, value in variables.items()),
+            name="linux",
+        )
+        for key in keys:
+            path = result_of(guest, box.dir, key, limit)
+            data["runs"][key] = got = take(key, path, box.dir)
+            told(key, got)
+        guest.wait()
+        data["kernel"] = (box.dir / "kernel").read_text().strip()
 
 
 def result_of(guest: Process, directory: Path, key: str, seconds: float) -> Path:

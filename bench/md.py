@@ -11,11 +11,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from hemi_harness import HEMI, FioResult, Sandbox
+from hemi_harness import FioResult
 from hemi_harness.fio import job_of
-from hemi_harness.user_mode import kernel_arguments
 
-from .guest import result_of, why
+from .guest import run_in_guest, why
 from .measure import figures, median, table, thousands
 from .settings import Settings
 
@@ -53,27 +52,28 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
         return data
     keys = [f"{s}.{c}.{depth}" for depth in DEPTHS for c, _ in CASES for s, _ in SYSTEMS]
     say(f"{len(keys)} runs of {seconds} s in the guest")
-    with Sandbox(settings.directory) as box:
-        guest = box.start(
-            "linux",
-            *kernel_arguments("2G"),
-            f"init={Path(__file__).parent / 'md_guest.sh'}",
-            f"OUT={box.dir}",
-            f"SECONDS_RUN={seconds}",
-            f"VOLUME_MIB={VOLUME_MIB}",
-            f"HEMI={HEMI}",
-            f"SYSTEMS={','.join(system for system, _ in SYSTEMS)}",
-            f"CASES={','.join(case for case, _ in CASES)}",
-            f"DEPTHS={','.join(str(depth) for depth in DEPTHS)}",
-            name="linux",
-        )
-        for key in keys:
-            path = result_of(guest, box.dir, key, RUN_SECONDS_LIMIT)
-            data["runs"][key] = _figures(key, path, box.dir)
-            got = data["runs"][key]
-            say(f"{key}: {got['iops']:.0f} IOPS, longest stall {got['max'] / 1000:.1f} ms")
-        guest.wait()
-        data["kernel"] = (box.dir / "kernel").read_text().strip()
+
+    def told(key: str, got: dict[str, Any]) -> None:
+        say(f"{key}: {got['iops']:.0f} IOPS, longest stall {got['max'] / 1000:.1f} ms")
+
+    run_in_guest(
+        settings,
+        data,
+        kernel="linux",
+        memory="2G",
+        script="md_guest.sh",
+        variables={
+            "SECONDS_RUN": seconds,
+            "VOLUME_MIB": VOLUME_MIB,
+            "SYSTEMS": ",".join(system for system, _ in SYSTEMS),
+            "CASES": ",".join(case for case, _ in CASES),
+            "DEPTHS": ",".join(str(depth) for depth in DEPTHS),
+        },
+        keys=keys,
+        limit=RUN_SECONDS_LIMIT,
+        take=_figures,
+        told=told,
+    )
     return data
 
 
