@@ -1,16 +1,12 @@
 //! The known error of a model: how far it is from what was published of the drive.
 //!
-//! The figures are those of `docs/drives.md`, the page of all cards, which `hemi sim presets`
-//! makes and the tests keep true. A drive without a published figure for a kind of request is
+//! The figures are those of the presets' cards ([`Preset::deviations`]). A drive without a published figure for a kind of request is
 //! "not validated" for that kind.
 
 use hemi_drives::preset::{Figure, Measure, Pattern, Preset};
 use serde::Serialize;
 
 use crate::classes::{Class, Kind};
-
-/// The page of all cards.
-const PAGE: &str = include_str!("../../../docs/drives.md");
 
 /// Largest factor between the sizes of a request and of a card's load.
 const NEAR: u64 = 8;
@@ -39,16 +35,16 @@ pub fn of(preset: &Preset, class: Class) -> Known {
         fitted: false,
         latency: false,
     };
-    let near = |figure: &&Figure| fits(figure, class);
+    let deviations = preset.deviations();
+    let near = preset.card.iter().zip(&deviations).filter(|(figure, _)| fits(figure, class));
     // The nearest size first, then latencies, which are what advice is about.
-    let best = preset.card.iter().filter(near).min_by_key(|figure| {
+    let best = near.min_by_key(|(figure, _)| {
         (ratio(figure.load.size.0, class.bytes), !figure.measure.is_latency())
     });
-    let Some(figure) = best else { return nothing };
-    let Some(off) = deviation(&preset.name, &figure.figure) else { return nothing };
+    let Some((figure, deviation)) = best else { return nothing };
     Known {
         figure: Some(figure.figure.clone()),
-        off,
+        off: deviation.off(),
         fitted: figure.fitted,
         latency: figure.measure.is_latency(),
         ..nothing
@@ -72,38 +68,16 @@ fn ratio(one: u64, other: u64) -> u64 {
     one.max(other) / one.min(other).max(1)
 }
 
-/// Returns the deviation of a figure on the page.
-fn deviation(preset: &str, figure: &str) -> Option<f64> {
-    let heading = format!("## {preset}");
-    let mut lines = PAGE.lines().skip_while(|line| *line != heading).skip(1);
-    let figure = figure.replace('|', "\\|");
-    let row = lines
-        .by_ref()
-        .take_while(|line| !line.starts_with("## "))
-        .find(|line| line.strip_prefix("| ").is_some_and(|row| row.starts_with(&*figure)))?;
-    let cell = row.split(" | ").find(|cell| is_deviation(cell))?;
-    let percent: f64 = cell.trim_end_matches(" %").parse().ok()?;
-    Some(percent / 100.0)
-}
-
-fn is_deviation(cell: &str) -> bool {
-    cell.ends_with(" %") && (cell.starts_with('+') || cell.starts_with('-'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_figure_of_a_priced_preset_is_on_the_page() {
+    fn the_deviation_of_every_figure_of_a_priced_preset_is_known() {
         for name in Preset::names() {
             let preset = Preset::built_in(name).unwrap();
-            if preset.purchase.is_none() {
-                continue;
-            }
-            for figure in &preset.card {
-                let off = deviation(name, &figure.figure);
-                assert!(off.is_some(), "{name}: {} is not in docs/drives.md", figure.figure);
+            if preset.purchase.is_some() {
+                assert_eq!(preset.deviations().len(), preset.card.len(), "{name}");
             }
         }
     }

@@ -147,8 +147,7 @@ impl Preset {
     /// # Ok::<(), hemi_drives::preset::PresetError>(())
     /// ```
     pub fn validation(&self) -> Validation {
-        let own = Preset::built_in(&self.name).is_ok_and(|known| known.card == self.card);
-        let models = if own { model_figures(&self.name) } else { Vec::new() };
+        let deviations = self.deviations();
         let held = |class: Class| {
             let mut held = Held::default();
             for (index, figure) in self.card.iter().enumerate() {
@@ -157,8 +156,7 @@ impl Preset {
                 }
                 held.figures += 1;
                 held.fitted += usize::from(figure.fitted);
-                let Some(&model) = models.get(index) else { continue };
-                let deviation = Deviation::of(figure, model);
+                let Some(deviation) = deviations.get(index).cloned() else { continue };
                 if held.worst.as_ref().is_none_or(|worst| worst.beyond() < deviation.beyond()) {
                     held.worst = Some(deviation);
                 }
@@ -166,6 +164,21 @@ impl Preset {
             held
         };
         Validation { reads: held(Class::Reads), writes: held(Class::Writes) }
+    }
+
+    /// Returns the model's deviation from each figure of the card, in the card's order. Nothing is
+    /// run; empty for a user's own preset.
+    pub fn deviations(&self) -> Vec<Deviation> {
+        if Preset::built_in(&self.name).is_ok_and(|known| known.card == self.card) {
+            let models = model_figures(&self.name);
+            self.card
+                .iter()
+                .zip(models)
+                .map(|(figure, model)| Deviation::of(figure, model))
+                .collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Returns the preset's name with its mark, if it has one: `qlc (reads not validated)`.
