@@ -114,7 +114,7 @@ impl Unit {
         let each = self.drive.capacity;
         match self.level {
             None => each,
-            Some(level) => each * data_drives(level, self.count),
+            Some(level) => each * level.data(self.count as usize) as u64,
         }
     }
 
@@ -139,16 +139,6 @@ impl Unit {
     }
 }
 
-/// Returns the number of drives whose capacity is usable.
-fn data_drives(level: Level, count: u32) -> u64 {
-    let count = u64::from(count);
-    match level {
-        Level::Raid1 => 1,
-        Level::Raid10 => count / 2,
-        Level::Raid0 | Level::Raid5 | Level::Raid6 => count - level.parity() as u64,
-    }
-}
-
 /// Returns the bytes of the real drive, whatever part of it is simulated.
 ///
 /// # Errors
@@ -159,7 +149,7 @@ pub fn capacity(preset: &Preset) -> Result<u64, PresetError> {
         Model::Ssd(of) => Ok(of.capacity.0),
         Model::Network(of) => Ok(of.capacity.0),
         Model::Array(of) => match preset.member()? {
-            Some(member) => Ok(capacity(&member)? * data_drives(of.level, of.count)),
+            Some(member) => Ok(capacity(&member)? * of.level.data(of.count as usize) as u64),
             None => Ok(0),
         },
         Model::Hdd(_) => Ok(preset.drive(0)?.sectors() * SECTOR_BYTES),

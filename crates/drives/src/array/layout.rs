@@ -43,12 +43,7 @@ impl Layout {
     /// Creates the map for members of `member_sectors` sectors. A rest smaller than a chunk
     /// stays unused on each member.
     pub(super) fn new(level: Level, members: usize, chunk: u64, member_sectors: u64) -> Layout {
-        let data = match level {
-            Level::Raid0 => members,
-            Level::Raid1 => 1,
-            Level::Raid10 => members / 2,
-            Level::Raid5 | Level::Raid6 => members - level.parity(),
-        };
+        let data = level.data(members);
         Layout { level, members, chunk, data, rows: member_sectors / chunk }
     }
 

@@ -113,6 +113,16 @@ impl Level {
         }
     }
 
+    /// Returns the number of data chunks in a row over `members` members: those whose capacity is
+    /// usable.
+    pub fn data(self, members: usize) -> usize {
+        match self {
+            Level::Raid1 => 1,
+            Level::Raid10 => members / 2,
+            Level::Raid0 | Level::Raid5 | Level::Raid6 => members - self.parity(),
+        }
+    }
+
     /// Returns the number of parity chunks in a row.
     pub fn parity(self) -> usize {
         match self {
