@@ -94,17 +94,12 @@ pub(crate) fn condition(status: &VolumeStatus) -> String {
 /// Returns a leg's condition in a word or two.
 pub(crate) fn state(leg: &LegStatus) -> String {
     let word = match (leg.state, leg.out_reason) {
-        (LegState::Empty, _) => "empty",
-        (LegState::Healthy, _) => "healthy",
-        (LegState::Lagging, _) => "lagging",
-        (LegState::Frozen, _) => "frozen",
-        (LegState::Gone, _) => "gone",
         (LegState::Out, Some(OutReason::Joining)) => "filling",
         (LegState::Out, Some(OutReason::Unresponsive)) => "out: unresponsive",
         (LegState::Out, Some(OutReason::Removed)) => "out: removed",
         (LegState::Out, Some(OutReason::WriteErrors)) => "out: write errors",
         (LegState::Out, Some(OutReason::Detached)) => "detached",
-        (LegState::Out, None) => "out",
+        (state, _) => state.name(),
     };
     let answers = matches!(leg.state, LegState::Healthy | LegState::Lagging);
     match leg.slow && answers {

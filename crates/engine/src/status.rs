@@ -26,6 +26,20 @@ pub enum LegState {
     Out,
 }
 
+impl LegState {
+    /// Returns the condition in a word, as status and metrics name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            LegState::Empty => "empty",
+            LegState::Healthy => "healthy",
+            LegState::Lagging => "lagging",
+            LegState::Frozen => "frozen",
+            LegState::Gone => "gone",
+            LegState::Out => "out",
+        }
+    }
+}
+
 /// One leg, now and since the volume was opened.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

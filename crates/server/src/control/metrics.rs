@@ -151,18 +151,18 @@ impl SnapshotCollector {
 
     #[rustfmt::skip]
     fn legs(&self, out: &mut Out<'_>) -> fmt::Result {
-        const STATES: [(LegState, &str); 5] = [
-            (LegState::Healthy, "healthy"),
-            (LegState::Lagging, "lagging"),
-            (LegState::Frozen, "frozen"),
-            (LegState::Gone, "gone"),
-            (LegState::Out, "out"),
+        const STATES: [LegState; 5] = [
+            LegState::Healthy,
+            LegState::Lagging,
+            LegState::Frozen,
+            LegState::Gone,
+            LegState::Out,
         ];
         out.family("leg_state", "1 for the state the leg is in", MetricType::Gauge, |family| {
             for leg in self.present() {
-                for (state, name) in STATES {
+                for state in STATES {
                     let mut labels = self.labels(leg);
-                    labels.push(("state", name.to_owned()));
+                    labels.push(("state", state.name().to_owned()));
                     family.encode_family(&labels)?.encode_gauge(&flag(leg.state == state))?;
                 }
             }

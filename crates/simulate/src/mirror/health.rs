@@ -3,7 +3,7 @@
 use hemi_drives::drive::{Drive, Presence};
 use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::{LegEvent, Notice};
-use hemi_engine::status::{LegState, LegStatus};
+use hemi_engine::status::LegStatus;
 use hemi_units::Instant;
 use hemi_workload::report::seconds;
 use serde::Serialize;
@@ -31,16 +31,8 @@ pub struct LegCondition {
 
 impl LegCondition {
     pub(super) fn new(status: &LegStatus, (outs, out_time): (u64, u64)) -> LegCondition {
-        let state = match status.state {
-            LegState::Empty => "empty",
-            LegState::Healthy => "healthy",
-            LegState::Lagging => "lagging",
-            LegState::Frozen => "frozen",
-            LegState::Gone => "gone",
-            LegState::Out => "out",
-        };
         LegCondition {
-            state,
+            state: status.state.name(),
             outs,
             out_time: seconds(out_time),
             owed_bytes: status.owed_bytes,
