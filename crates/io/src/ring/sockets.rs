@@ -56,13 +56,7 @@ impl Receive {
             // completion.
             Target::Message(message) => unsafe { libc::recvmsg(descriptor, message, flags) },
         };
-        if count >= 0 {
-            return Some(i32::try_from(count).unwrap_or(i32::MAX));
-        }
-        match io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) {
-            libc::EAGAIN | libc::EINTR => None,
-            error => Some(-error),
-        }
+        Some(result_of(count)).filter(|result| *result != -libc::EAGAIN)
     }
 
     fn ended(&self, result: i32) -> Completion {
@@ -88,14 +82,7 @@ impl ImmediateSend {
     fn perform(&self) -> (Completion, bool) {
         // SAFETY: the list and its spans stay, and belong to the send until the completion.
         let count = unsafe { libc::sendmsg(self.file.descriptor, self.message, Self::FLAGS) };
-        let result = match i32::try_from(count) {
-            Ok(count) if count >= 0 => count,
-            // Nothing was sent after a signal, as if the socket had no space.
-            _ => match io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) {
-                libc::EINTR => -libc::EAGAIN,
-                error => -error,
-            },
-        };
+        let result = result_of(count);
         let is_whole = usize::try_from(result).is_ok_and(|count| count == self.length());
         (Completion { tag: self.tag, result, more: false }, is_whole)
     }
@@ -107,6 +94,18 @@ impl ImmediateSend {
             std::slice::from_raw_parts(header.msg_iov.cast_const(), header.msg_iovlen as _)
         };
         pieces.iter().map(|piece| piece.iov_len).sum()
+    }
+}
+
+/// Returns what a system call on a socket returned as a completion has it: the count, or the
+/// negated errno. A call that a signal ended has found the socket not ready.
+fn result_of(count: isize) -> i32 {
+    if count >= 0 {
+        return i32::try_from(count).unwrap_or(i32::MAX);
+    }
+    match io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) {
+        libc::EINTR => -libc::EAGAIN,
+        error => -error,
     }
 }
 

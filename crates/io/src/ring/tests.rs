@@ -324,7 +324,7 @@ fn sends_of_a_turn_go_through_the_ring_where_nothing_is_received() {
     let memory = Mapping::new(1 << 16, false).unwrap();
     let mut peers: Vec<_> =
         (0..2 * sockets::SOCKETS_MAX).map(|_| (pair(), Gather::new())).collect();
-    for (number, ((here, there), out)) in peers.iter_mut().enumerate() {
+    for (number, ((_here, there), out)) in peers.iter_mut().enumerate() {
         let file = RingFile::of(there);
         if number == 0 {
             // The first turn settles that load is light.
@@ -333,7 +333,6 @@ fn sends_of_a_turn_go_through_the_ring_where_nothing_is_received() {
             ring.cancel(tag(99));
             assert_eq!(wait_for(&mut ring, 1)[0].tag, tag(99));
         }
-        let _ = here;
         out.push(memory.span(64 * number, 10));
         ring.send_gathered(file, out, true, tag(number as u32));
     }
