@@ -22,7 +22,7 @@ from hemi_lab.plans.model import (
     StallTest,
     SweepTest,
 )
-from hemi_lab.targets.base import Needs, Target
+from hemi_lab.targets.base import Needs, Target, check_room
 from hemi_lab.units import shown_size
 from hemi_lab.workload import Load
 
@@ -166,13 +166,8 @@ def _check_results(plan: Plan, out: Path, time_scale: float) -> None:
             f"--out {out}: {folder} cannot be written by this user", "Give another --out."
         )
     needed = _RESULT_BYTES + round(of_plan(plan, time_scale).most * _RESULT_RATE)
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise UsageError(
-            f"--out {out}: results may need {shown_size(needed)}, and {shown_size(free)} are free "
-            f"in {folder}",
-            "Make room, or give another --out.",
-        )
+    hint = "Make room, or give another --out."
+    check_room(f"--out {out}: results may need", folder, needed, hint)
 
 
 def _check_logs(plan: Plan, time_scale: float) -> None:

@@ -103,14 +103,16 @@ def check_legs(text: str, needs: Needs, present: Iterable[int]) -> None:
         )
 
 
-def check_room(text: str, folder: Path, needed: int) -> None:
-    """Raises if a directory's file system has less than `needed` bytes free."""
+def check_room(
+    subject: str, folder: Path, needed: int, hint: str = "Take a smaller size, or another place."
+) -> None:
+    """Raises if a directory's file system has less than `needed` bytes free. The message begins
+    with `subject`, which ends before the size.
+    """
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UsageError(
-            f"target {text!r}: it needs {shown_size(needed)}, and {shown_size(free)} are free "
-            f"in {folder}",
-            "Take a smaller size, or another place.",
+            f"{subject} {shown_size(needed)}, and {shown_size(free)} are free in {folder}", hint
         )
 
 

@@ -102,7 +102,9 @@ class FileTarget:
                 f"target {self.text!r}: {written} cannot be written by this user",
                 "Take a place that can be written.",
             )
-        check_room(self.text, self._path.parent, self._bytes() - self._present())
+        check_room(
+            f"target {self.text!r}: it needs", self._path.parent, self._bytes() - self._present()
+        )
 
     def _present(self) -> int:
         return self._path.stat().st_size if self._path.exists() else 0

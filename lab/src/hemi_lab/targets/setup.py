@@ -110,7 +110,7 @@ class SetupTarget:
                     f"target {self.text!r}: folder = {folder}: it is no writable directory",
                     "Name one that is there.",
                 )
-            check_room(self.text, folder, count * each)
+            check_room(f"target {self.text!r}: it needs", folder, count * each)
 
     def _folders(self) -> list[str | None]:
         return [leg.folder or self._setup.folder for leg in self._setup.legs]
