@@ -254,8 +254,10 @@ def corrupt(stage: Stage) -> None:
 def frozen_leg(stage: Stage) -> None:
     """Serves the volume "db" under load, with leg 1 frozen. A stage has memory that outlives
     hemi."""
-    # The leg stays frozen, however long the load takes to get going on a busy machine.
-    open_db(stage, "--allow-inject --ledger /run/hemi --set engine.out_after=1day")
+    # The leg stays frozen, and exposure within its bound, however long it takes on a busy
+    # machine until a request is seen in flight.
+    settings = "--set engine.out_after=1day --set engine.exposure.age=1h"
+    open_db(stage, f"--allow-inject --ledger /run/hemi {settings}")
     load = WRITE.replace("--minimal", "--time_based --runtime=3600 --rate_iops=100 --minimal")
     stage.start(load)
     stage.start(load)
