@@ -85,7 +85,7 @@ container: $(BINARY) ## build a container image, an OCI archive in target/contai
 # the tree once more.
 test: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 test: export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
-test: setup-test lint build test-unit test-beside ## everything CI runs: lint, unit, property and black-box tests, 20,000 known seeds (some 20 minutes cold)
+test: setup-test lint build test-unit test-beside ## everything CI runs: lint, unit, property and black-box tests, 20,000 known seeds (some 26 minutes cold)
 	@if [ -e "$(TARGET_DIR)/torture-daily.found" ]; then cat "$(TARGET_DIR)/torture-daily.found"; fi
 
 # The black-box tests mostly wait. The torture is built, and runs, in what they leave of the processors.
