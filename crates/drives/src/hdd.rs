@@ -12,6 +12,7 @@
 //! environment version 4.0 reference manual", CMU-PDL-08-101).
 
 mod arm;
+pub mod bus;
 mod cleaning;
 mod events;
 pub mod geometry;
@@ -28,8 +29,9 @@ mod write_cache;
 use std::collections::VecDeque;
 
 use hemi_random::Rng;
-use hemi_units::{Extent, Instant, Operation};
+use hemi_units::{Extent, Instant, Operation, Rate, Time};
 
+use self::bus::WriteData;
 use self::events::{Ending, Endings, Kind};
 use self::mechanism::{Arm, Mechanism, Piece};
 use self::parameters::Overhead;
@@ -79,8 +81,10 @@ struct Arriving {
 pub struct Hdd {
     parameters: Parameters,
     mechanism: Mechanism,
-    /// Time for a sector over the bus, in nanoseconds × 2¹⁶.
+    /// Time for a sector over the bus to the host, in nanoseconds × 2¹⁶.
     bus_sector: u64,
+    /// The same from the host.
+    write_bus_sector: u64,
 
     arm: Arm,
     work: Work,
@@ -114,6 +118,8 @@ pub struct Hdd {
     controller_free: Instant,
     bus_free: Instant,
     after_read: bool,
+    /// Sector behind the last write that bypassed the cache.
+    last_write_end: u64,
 
     now: Instant,
     power: Power,
@@ -146,7 +152,9 @@ impl Hdd {
     fn spinning(parameters: Parameters, angle: Angle, faster: i32) -> Result<Hdd, ParameterError> {
         parameters.check()?;
         let mechanism = Mechanism::new(&parameters).spinning(angle, faster);
-        let rate = f64::from(512_u32 << 16) * 1e9 / parameters.host_rate.0 as f64;
+        let sector =
+            |rate: Rate| libm::round(f64::from(512_u32 << 16) * 1e9 / rate.0 as f64) as u64;
+        let write_rate = parameters.bus.write_rate.unwrap_or(parameters.host_rate);
         if let Some(shingles) = &parameters.shingles {
             let most = mechanism.geometry.sectors() / 2;
             require(
@@ -157,7 +165,8 @@ impl Hdd {
             )?;
         }
         Ok(Hdd {
-            bus_sector: libm::round(rate) as u64,
+            bus_sector: sector(parameters.host_rate),
+            write_bus_sector: sector(write_rate),
             arm: Arm::default(),
             work: Work::None,
             work_end: Instant::NEVER,
@@ -181,6 +190,7 @@ impl Hdd {
             controller_free: Instant(0),
             bus_free: Instant(0),
             after_read: true,
+            last_write_end: 0,
             now: Instant(0),
             power: Power::new(&parameters.power),
             counters: Counters::default(),
@@ -211,18 +221,31 @@ impl Hdd {
         (sectors * self.bus_sector) >> 16
     }
 
+    fn write_bus(&self, sectors: u64) -> u64 {
+        (sectors * self.write_bus_sector) >> 16
+    }
+
+    /// Returns the overhead that applies after the previous command.
+    fn by_previous(&self, overhead: Overhead) -> Time {
+        if self.after_read { overhead.after_read } else { overhead.after_write }
+    }
+
     /// Lets the controller work a command out and returns the time at which it is done.
     fn command(&mut self, now: Instant, overhead: Overhead) -> Instant {
-        let time = if self.after_read { overhead.after_read } else { overhead.after_write };
-        self.controller_free = self.controller_free.max(now) + time.0;
+        self.controller_free = self.controller_free.max(now) + self.by_previous(overhead).0;
         self.controller_free
     }
 
-    /// Takes the bus for `sectors` sectors from `from` on and returns the time at which they
-    /// are over.
-    fn transfer(&mut self, from: Instant, sectors: u64) -> Instant {
-        self.bus_free = self.bus_free.max(from) + self.bus(sectors);
+    /// Takes the bus for `time` nanoseconds from `from` on and returns the time at which it is
+    /// free again.
+    fn take_bus(&mut self, from: Instant, time: u64) -> Instant {
+        self.bus_free = self.bus_free.max(from) + time;
         self.bus_free
+    }
+
+    /// Sends sectors to the host from `from` on and returns the time at which they are over.
+    fn send(&mut self, from: Instant, sectors: u64) -> Instant {
+        self.take_bus(from, self.bus(sectors))
     }
 
     /// Returns true if the drive can take the request beside those it has. A flush that is not
@@ -314,13 +337,16 @@ impl Hdd {
         let held = self.parameters.write_cache.answers_reads && self.cache.holds(extent);
         if held || matches!(hit, Hit::Whole(_)) {
             let from = if self.is_held_up() {
-                self.command(now, overheads.read_miss).max(self.work_end)
+                let ready = self.command(now, overheads.read_miss);
+                self.read_crosses_from(ready, Some(self.work_end)).max(self.work_end)
             } else {
-                self.command(now, overheads.read_hit)
+                let ready = self.command(now, overheads.read_hit);
+                self.read_crosses_from(ready, None)
             };
-            let at = self.transfer(from, extent.sectors());
+            let at = self.send(from, extent.sectors()) + self.parameters.bus.read_completion.0;
             self.endings.push(Ending { at, tag, kind: Kind::Read, bytes: extent.bytes() });
             if let Hit::Whole(segment) = hit {
+                self.segments.send(segment, extent.end);
                 self.read_on(now, segment, extent.end);
             }
             return;
@@ -328,14 +354,14 @@ impl Hdd {
         if let Hit::Beginning(segment) = hit {
             if self.is_streaming_into(segment) && matches!(self.work, Work::None) {
                 let ready = self.command(now, overheads.read_hit);
-                self.go_on_reading(tag, extent, ready);
+                self.go_on_reading(tag, extent, ready, true);
                 return;
             }
             hit = Hit::None;
         }
         debug_assert_eq!(hit, Hit::None);
         let ready = self.command(now, overheads.read_miss);
-        self.wait_for_arm(now, tag, extent, ready, false);
+        self.wait_for_arm(now, tag, extent, ready, None);
     }
 
     /// Returns the current place of a sector on the medium.
@@ -349,14 +375,15 @@ impl Hdd {
         tag: u64,
         extent: Extent,
         ready: Instant,
-        write: bool,
+        write: Option<WriteData>,
     ) {
         self.arrivals += 1;
         self.pending.push(Pending {
             tag,
             extent,
             place: self.mechanism.geometry.place(self.whereabouts(extent.start)),
-            write,
+            write: write.is_some(),
+            data: write.unwrap_or_default(),
             came: now,
             ready,
             number: self.arrivals,
@@ -365,12 +392,12 @@ impl Hdd {
 
     /// Takes a write that bypasses the cache.
     fn admit_write(&mut self, now: Instant, tag: u64, extent: Extent) {
-        let ready = self.command(now, self.parameters.overheads.write_miss);
+        let (ready, data) = self.write_command(now, extent);
         self.cache.drop_range(extent, &self.mechanism);
         self.segments.overwrite(extent);
         // The arm moves while the data arrives; the first sector must have arrived.
-        self.transfer(ready, extent.sectors());
-        self.wait_for_arm(now, tag, extent, ready, true);
+        self.take_bus_for(data, extent.sectors());
+        self.wait_for_arm(now, tag, extent, ready, Some(data));
     }
 
     /// Takes waiting writes into the cache as far as there is room.
@@ -390,21 +417,23 @@ impl Hdd {
                 if self.is_held_up() {
                     from = from.max(self.work_end);
                 }
+                from = from + self.parameters.bus.data_preparation.0;
             }
             let part = Extent::new(write.rest.start, room);
-            let there = self.transfer(from, room);
+            let there = self.take_bus(from, self.write_bus(room));
             if self.parameters.write_cache.shares_segments {
                 let active = self.stream.map(|stream| stream.segment);
                 self.segments.take_for_write(part, active);
             } else {
                 self.segments.overwrite(part);
             }
-            let first_there = there - self.bus(room.saturating_sub(1));
+            let first_there = there - self.write_bus(room.saturating_sub(1));
             self.cache.hold(part, now, (first_there, there), &self.mechanism);
             let rest = Extent { start: part.end, end: write.rest.end };
             if rest.is_empty() {
                 let (tag, bytes) = (write.tag, write.bytes);
-                self.endings.push(Ending { at: there, tag, kind: Kind::Write, bytes });
+                let at = there + self.parameters.bus.write_completion.0;
+                self.endings.push(Ending { at, tag, kind: Kind::Write, bytes });
             } else {
                 self.arriving.push_front(Arriving { rest, ..write });
                 break;

@@ -12,6 +12,7 @@
 
 mod capture;
 mod control;
+mod disksim;
 mod format;
 mod nbd_client;
 mod nbd_server;
@@ -35,6 +36,7 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "capture", run: capture::capture, cases: 5000 },
     Target { name: "config", run: text::config, cases: 1500 },
     Target { name: "control", run: control::control, cases: 2000 },
+    Target { name: "disksim", run: disksim::disksim, cases: 1000 },
     Target { name: "leg_spec", run: text::leg_spec, cases: 10_000 },
     Target { name: "lost", run: format::lost, cases: 2000 },
     Target { name: "nbd_client", run: nbd_client::nbd_client, cases: 5000 },

@@ -115,4 +115,6 @@ macro_rules! replays {
     };
 }
 
-replays! { capture config control leg_spec lost nbd_client nbd_server page recovery stamp superblock trace }
+replays! {
+    capture config control disksim leg_spec lost nbd_client nbd_server page recovery stamp superblock trace
+}

@@ -40,12 +40,15 @@ pub struct Block {
     pub line: usize,
     /// The kind of object described, for example `disksim_disk`.
     pub kind: String,
+    /// The name given to it; empty if there is none.
+    pub name: String,
     /// Keys, their lines and their values.
     pub entries: Vec<(String, usize, Value)>,
 }
 
 impl Block {
-    fn error(&self, line: usize, key: &str, problem: String) -> DescriptionError {
+    /// Returns an error about a key.
+    pub fn error(&self, line: usize, key: &str, problem: String) -> DescriptionError {
         DescriptionError { file: self.file.clone(), line, key: format!("`{key}`"), problem }
     }
 
@@ -131,7 +134,11 @@ impl Block {
     }
 }
 
-struct Parser<'a> {
+/// The most blocks and lists within each other; descriptions have five.
+const BLOCKS_DEEP_MAX: usize = 32;
+
+/// A reader of a file's text.
+pub(super) struct Parser<'a> {
     file: &'a str,
     rest: &'a str,
     line: usize,
@@ -139,12 +146,22 @@ struct Parser<'a> {
 
 /// Parses the first block of a file's text.
 pub fn parse(file: &str, text: &str) -> Result<Block, DescriptionError> {
-    let mut parser = Parser { file, rest: text, line: 1 };
-    parser.block()
+    Parser::new(file, text).block()
 }
 
 impl<'a> Parser<'a> {
-    fn error(&self, key: &str, problem: &str) -> DescriptionError {
+    /// Creates a reader at the beginning of `text`, which errors call `file`.
+    pub(super) fn new(file: &'a str, text: &'a str) -> Parser<'a> {
+        Parser { file, rest: text, line: 1 }
+    }
+
+    /// Returns the line of the next character to be read.
+    pub(super) fn line(&self) -> usize {
+        self.line
+    }
+
+    /// Returns an error at the current line.
+    pub(super) fn error(&self, key: &str, problem: &str) -> DescriptionError {
         DescriptionError {
             file: self.file.to_owned(),
             line: self.line,
@@ -154,7 +171,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Skips blanks and comments and returns the next character.
-    fn peek(&mut self) -> Option<char> {
+    pub(super) fn peek(&mut self) -> Option<char> {
         loop {
             let c = self.rest.chars().next()?;
             if c == '#' {
@@ -169,7 +186,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Skips an expected character.
-    fn expect(&mut self, expected: char, place: &str) -> Result<(), DescriptionError> {
+    pub(super) fn expect(&mut self, expected: char, place: &str) -> Result<(), DescriptionError> {
         if self.peek() == Some(expected) {
             self.rest = &self.rest[1..];
             return Ok(());
@@ -178,7 +195,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns the text up to one of these characters or the end of the line.
-    fn until(&mut self, ends: &[char]) -> &'a str {
+    pub(super) fn until(&mut self, ends: &[char]) -> &'a str {
         self.peek();
         let end = self
             .rest
@@ -189,32 +206,60 @@ impl<'a> Parser<'a> {
         text.trim()
     }
 
-    fn block(&mut self) -> Result<Block, DescriptionError> {
+    /// Returns the next word: letters, digits and what is no punctuation of the syntax.
+    pub(super) fn word(&mut self) -> &'a str {
         self.peek();
+        let ends = |c: char| c.is_whitespace() || "{}[]=,#".contains(c);
+        let end = self.rest.find(ends).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        word
+    }
+
+    /// Reads the rest of a block whose kind has been read.
+    pub(super) fn block_of_kind(&mut self, kind: &str) -> Result<Block, DescriptionError> {
         let line = self.line;
-        let words = self.until(&['{', '=', ',']);
-        let kind = words.split_whitespace().next().unwrap_or_default().to_owned();
+        let name = self.until(&['{', '=', ',']);
         if kind.is_empty() {
             return Err(self.error("block", "expected what it describes, as in `disksim_disk X {`"));
         }
-        self.block_of(kind, line)
+        self.block_of(&format!("{kind} {name}"), line, 0)
     }
 
-    fn block_of(&mut self, kind: String, line: usize) -> Result<Block, DescriptionError> {
+    /// Reads a block.
+    pub(super) fn block(&mut self) -> Result<Block, DescriptionError> {
+        self.peek();
+        let kind = self.word().to_owned();
+        self.block_of_kind(&kind)
+    }
+
+    /// Reads the rest of a block that begins with `words`, its kind and its name, within `depth`
+    /// others.
+    fn block_of(
+        &mut self,
+        words: &str,
+        line: usize,
+        depth: usize,
+    ) -> Result<Block, DescriptionError> {
+        self.check_depth(depth)?;
+        let mut words = words.split_whitespace();
+        let (kind, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (kind, name) = (kind.to_owned(), name.to_owned());
         self.expect('{', &format!("after `{kind}`"))?;
         let mut entries: Vec<(String, usize, Value)> = Vec::new();
         loop {
             match self.peek() {
                 Some('}') => {
                     self.rest = &self.rest[1..];
-                    return Ok(Block { file: self.file.to_owned(), line, kind, entries });
+                    let file = self.file.to_owned();
+                    return Ok(Block { file, line, kind, name, entries });
                 }
                 Some(',') => self.rest = &self.rest[1..],
                 Some(_) => {
                     let line = self.line;
                     let key = self.until(&['=', '{', '}', ',']).to_owned();
                     self.expect('=', &format!("after `{key}`"))?;
-                    let value = self.value(&key)?;
+                    let value = self.value(&key, depth + 1)?;
                     entries.push((key, line, value));
                 }
                 None => return Err(self.error(&format!("block `{kind}`"), "expected `}`")),
@@ -222,7 +267,18 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn value(&mut self, key: &str) -> Result<Value, DescriptionError> {
+    /// Refuses a block or list within more others than any description has.
+    fn check_depth(&self, depth: usize) -> Result<(), DescriptionError> {
+        if depth <= BLOCKS_DEEP_MAX {
+            return Ok(());
+        }
+        let problem =
+            format!("expected at most {BLOCKS_DEEP_MAX} blocks or lists within each other");
+        Err(self.error("block", &problem))
+    }
+
+    fn value(&mut self, key: &str, depth: usize) -> Result<Value, DescriptionError> {
+        self.check_depth(depth)?;
         if self.peek() == Some('[') {
             self.rest = &self.rest[1..];
             let mut list = Vec::new();
@@ -233,7 +289,7 @@ impl<'a> Parser<'a> {
                         return Ok(Value::List(list));
                     }
                     Some(',') => self.rest = &self.rest[1..],
-                    Some(_) => list.push(self.value(key)?),
+                    Some(_) => list.push(self.value(key, depth + 1)?),
                     None => return Err(self.error(&format!("`{key}`"), "expected `]`")),
                 }
             }
@@ -241,8 +297,7 @@ impl<'a> Parser<'a> {
         let line = self.line;
         let text = self.until(&[',', '}', ']', '{']);
         if self.peek() == Some('{') {
-            let kind = text.split_whitespace().next().unwrap_or_default().to_owned();
-            return self.block_of(kind, line).map(Value::Block);
+            return self.block_of(text, line, depth + 1).map(Value::Block);
         }
         if let Some(file) = text.strip_prefix("source ") {
             return Ok(Value::Source(file.trim().to_owned()));

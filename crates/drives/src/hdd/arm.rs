@@ -2,6 +2,7 @@
 
 use hemi_units::{Extent, Instant};
 
+use super::bus::Arrival;
 use super::events::{Ending, Kind};
 use super::mechanism::Arm;
 use super::queue::Pending;
@@ -63,7 +64,7 @@ impl Hdd {
             // A movement is never interrupted.
             return piece.arrived;
         }
-        if now <= piece.begin {
+        if now <= piece.begin || self.parameters.read_cache.stops_within_sector {
             return now;
         }
         // A sector is not interrupted either.
@@ -78,28 +79,34 @@ impl Hdd {
     /// Continues the running stream for a request that begins in it or right behind it.
     /// Stopping and starting again would cost a revolution, since the next sector is already
     /// under the head.
-    pub(super) fn go_on_reading(&mut self, tag: u64, extent: Extent, ready: Instant) {
+    pub(super) fn go_on_reading(&mut self, tag: u64, extent: Extent, ready: Instant, hit: bool) {
         let Some(segment) = self.stream.map(|stream| stream.segment) else { return };
         self.segments.touch(segment);
         let limit = self.limit(segment, extent.end);
         if let Some(stream) = &mut self.stream {
             stream.limit = stream.limit.max(limit);
         }
-        self.read_stream(tag, extent, ready);
+        self.read_stream(tag, extent, ready, hit);
     }
 
     /// Reads the stream for a request: computes the request's completion and the end of the
-    /// arm's work.
-    pub(super) fn read_stream(&mut self, tag: u64, extent: Extent, ready: Instant) {
+    /// arm's work. `hit` is true if the cache answers, at least in part.
+    pub(super) fn read_stream(&mut self, tag: u64, extent: Extent, ready: Instant, hit: bool) {
         let Some(stream) = self.stream else { return };
         let end = extent.end;
-        let mut done = self.transfer(ready, extent.sectors());
+        let watermark = extent.start + self.watermark(extent.sectors());
+        let mut enough = Instant(0);
+        let mut done = Instant(0);
         let mut piece = stream.piece;
         loop {
+            if (piece.sector + 1..=piece.end_sector).contains(&watermark) {
+                enough = piece.passed(watermark - 1 - piece.sector);
+            }
             let first = extent.start.max(piece.sector);
             let last = end.min(piece.end_sector) - 1;
-            // Either the bus lags behind the medium, or the medium behind the bus.
-            for sector in [first, last] {
+            // Either the bus lags behind the medium, or the medium behind the bus. What was read
+            // on arrival follows the sectors in front of it, which come last.
+            for sector in [first, piece.landing().clamp(first, last), last] {
                 let there = piece.passed(sector - piece.sector);
                 done = done.max(there + self.bus(end - sector));
             }
@@ -111,7 +118,11 @@ impl Hdd {
                 self.mechanism.piece(piece.end, piece.arm, piece.end_sector, stream.limit, None);
         }
         self.work = Work::Read;
-        self.endings.push(Ending { at: done, tag, kind: Kind::Read, bytes: extent.bytes() });
+        self.segments.send(stream.segment, end);
+        let from = self.read_crosses_from(ready, (!hit).then_some(enough));
+        let at =
+            done.max(self.send(from, extent.sectors())) + self.parameters.bus.read_completion.0;
+        self.endings.push(Ending { at, tag, kind: Kind::Read, bytes: extent.bytes() });
     }
 
     /// Returns the sectors read so far by a running stream, if requests wait for the arm.
@@ -171,16 +182,22 @@ impl Hdd {
         let free = self.stop_stream(now);
         let sectors = run.extent.sectors();
         let on_medium = place.map_or(run.extent, |place| Extent::new(place, sectors));
-        self.write_medium(free, on_medium, (run.first_there, run.last_there));
+        let there = self.arrival((run.first_there, run.last_there), on_medium.end);
+        self.write_medium(free, on_medium, &there);
         self.work = Work::WriteBack(run, target);
         true
     }
 
     fn write_past_cache(&mut self, now: Instant, pending: &Pending) {
         let extent = pending.extent;
-        let (first, all) = (self.bus(1), self.bus(extent.sectors()));
-        let there = (pending.ready + first, pending.ready + all);
+        let there = self.write_arrival(pending.data, extent);
         let mut free = self.stop_stream(now).max(pending.ready);
+        if self.parameters.write_cache.shares_segments {
+            self.segments.take_for_write(extent, None);
+        }
+        let to = Arm { cylinder: pending.place.cylinder, head: pending.place.head };
+        let travel = self.mechanism.travel(self.arm, to, true);
+        free = free + self.parameters.least_write_seek.0.saturating_sub(travel);
         if let Some(mut map) = self.shingles.take() {
             let mut rest = extent;
             while !rest.is_empty() {
@@ -190,17 +207,19 @@ impl Hdd {
                     Target::Log(place) => Extent::new(place, part.sectors()),
                     Target::Home | Target::Full => part,
                 };
-                self.write_medium(free, on_medium, there);
+                let there = self.arrival((there.enough, there.all), on_medium.end);
+                self.write_medium(free, on_medium, &there);
                 map.written(part, target);
                 free = self.work_end;
                 rest.start = part.end;
             }
             self.shingles = Some(map);
         } else {
-            self.write_medium(free, extent, there);
+            self.write_medium(free, extent, &there);
         }
         self.work = Work::Write;
-        let (at, tag, bytes) = (self.work_end, pending.tag, extent.bytes());
+        let at = self.write_reported(pending.data, self.work_end, there.all);
+        let (tag, bytes) = (pending.tag, extent.bytes());
         self.endings.push(Ending { at, tag, kind: Kind::Write, bytes });
     }
 
@@ -235,13 +254,16 @@ impl Hdd {
             Hit::Whole(segment) => {
                 // Another request has read it meanwhile.
                 self.segments.touch(segment);
-                let at = self.transfer(pending.ready.max(now), extent.sectors());
+                self.segments.send(segment, extent.end);
+                let from = self.read_crosses_from(pending.ready, Some(now));
+                let at = self.send(from.max(now), extent.sectors());
+                let at = at + self.parameters.bus.read_completion.0;
                 let (tag, bytes) = (pending.tag, extent.bytes());
                 self.endings.push(Ending { at, tag, kind: Kind::Read, bytes });
                 return;
             }
             Hit::Beginning(segment) if self.is_streaming_into(segment) => {
-                self.go_on_reading(pending.tag, extent, pending.ready);
+                self.go_on_reading(pending.tag, extent, pending.ready, false);
                 return;
             }
             Hit::Beginning(segment) => Some(segment),
@@ -265,25 +287,12 @@ impl Hdd {
             self.segments.extend_back(segment, self.mechanism.passing(&piece));
         }
         self.stream = Some(Stream { segment, piece, limit });
-        self.read_stream(pending.tag, extent, pending.ready);
+        self.read_stream(pending.tag, extent, pending.ready, false);
     }
 
-    /// Starts a write to the medium. The data arrives between the two times in `there`.
-    pub(super) fn write_medium(
-        &mut self,
-        free: Instant,
-        extent: Extent,
-        there: (Instant, Instant),
-    ) {
-        let at = free.max(self.spinning_from);
-        // Each sector's data must have arrived when the sector passes: the first sector's and,
-        // if the bus is slower than the medium, the last's.
-        let geometry = &self.mechanism.geometry;
-        let zone = geometry.place(extent.start).zone;
-        let slots = extent.sectors().min(u64::from(geometry.sectors_per_track(zone)));
-        let passing = self.mechanism.spindle.time(geometry.width(zone, slots as u32));
-        let data = there.0.max(there.1 - passing);
-        self.work_end = self.pass(at, extent, Some(data));
+    /// Starts a write to the medium.
+    pub(super) fn write_medium(&mut self, free: Instant, extent: Extent, there: &Arrival) {
+        self.work_end = self.pass(free.max(self.spinning_from), extent, Some(there));
     }
 
     /// Ends the arm's current work and gives it the next.

@@ -2,6 +2,7 @@
 
 use hemi_units::{Extent, Instant};
 
+use super::bus::Arrival;
 use super::events::{Ending, Kind};
 use super::queue::Pending;
 use super::{Hdd, Work};
@@ -46,7 +47,7 @@ impl Hdd {
             free = self.pass(free, *part, None);
         }
         self.parts = parts;
-        self.work_end = self.pass(free, band, Some(free));
+        self.work_end = self.pass(free, band, Some(&Arrival::at_once(free, band.end)));
         self.work = Work::Clean(number);
         self.cleaning_has_turn = false;
         true
@@ -67,16 +68,15 @@ impl Hdd {
         &mut self,
         free: Instant,
         extent: Extent,
-        write: Option<Instant>,
+        write: Option<&Arrival>,
     ) -> Instant {
-        let (mut next, mut end, mut write) = (extent.start, free, write);
+        let (mut next, mut end) = (extent.start, free);
         while next < extent.end {
             let piece = self.mechanism.piece(end, self.arm, next, extent.end, write);
             if next == extent.start {
                 self.counters.seeks += u64::from(piece.arm.cylinder != self.arm.cylinder);
             }
             (next, self.arm, end) = (piece.end_sector, piece.arm, piece.end);
-            write = write.map(|_| Instant(0));
         }
         end
     }
@@ -99,7 +99,7 @@ impl Hdd {
         self.work = Work::Read;
         self.work_end = free;
         let last = self.bus(1);
-        let at = self.transfer(pending.ready, extent.sectors()).max(free + last);
+        let at = self.send(pending.ready, extent.sectors()).max(free + last);
         let (tag, bytes) = (pending.tag, extent.bytes());
         self.endings.push(Ending { at, tag, kind: Kind::Read, bytes });
     }

@@ -5,14 +5,14 @@
 //! long transfer does not miss its next sector. Spare and defective sectors are holes: the
 //! host's sectors slip past them.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::rotation::Angle;
 use crate::parameter::{ParameterError, require};
 use hemi_units::{Rate, Size, Time};
 
 /// Zones, heads and skews.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Layout {
     /// Zones given one by one.
@@ -25,6 +25,7 @@ pub enum Layout {
         #[serde(default)]
         head_order: HeadOrder,
         /// The host's sectors of 512 bytes; as many as fit if absent.
+        #[serde(skip_serializing_if = "Option::is_none")]
         sectors: Option<u64>,
     },
     /// The figures of a data sheet: the zones shrink evenly from the outer to the inner rate.
@@ -43,7 +44,7 @@ pub enum Layout {
 }
 
 /// The order of the heads within a cylinder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeadOrder {
     /// Tracks from the first head to the last in every cylinder.
@@ -57,10 +58,11 @@ pub enum HeadOrder {
 }
 
 /// A run of cylinders whose tracks have the same number of sectors.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Zone {
     /// First cylinder; the one after the previous zone if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_cylinder: Option<u32>,
     /// Number of cylinders.
     pub cylinders: u32,
@@ -68,15 +70,17 @@ pub struct Zone {
     pub sectors_per_track: u32,
     /// Distance from a track's first sector to the next track's when the head is switched, in
     /// sectors; computed from the time of the switch if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub track_skew: Option<f64>,
     /// The same if the next track is on the next cylinder.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cylinder_skew: Option<f64>,
     /// Angle of the first sector, as a share of a revolution.
     #[serde(default)]
     pub first_angle: f64,
     /// Runs of sectors that hold nothing, as (first, count), counted from the zone's first
     /// sector, ascending.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holes: Vec<(u64, u64)>,
 }
 

@@ -2,6 +2,7 @@
 
 use hemi_units::Instant;
 
+use super::bus::Arrival;
 use super::geometry::{Geometry, Place, Switching};
 use super::parameters::Parameters;
 use super::rotation::{Angle, Spindle};
@@ -46,6 +47,13 @@ impl Piece {
         self.end.min(self.begin + (((nth + 1) * self.sector_time) >> 16))
     }
 
+    /// Returns the sector that is the first to have been read before those in front of it, if
+    /// access began on arrival in the middle of the piece; otherwise the last.
+    pub fn landing(&self) -> u64 {
+        let in_order = (self.end.since(self.begin) << 16) / self.sector_time;
+        (self.sector + in_order).min(self.end_sector - 1)
+    }
+
     /// Returns the number of sectors that have passed at `at`.
     pub fn done(&self, at: Instant) -> u64 {
         let sectors = self.end_sector - self.sector;
@@ -78,7 +86,9 @@ pub struct Mechanism {
     sector_times: Vec<u64>,
     head_switch: u32,
     write_settle: u32,
+    write_advance: u32,
     access_on_arrival: bool,
+    write_on_arrival: bool,
 }
 
 impl Mechanism {
@@ -103,7 +113,9 @@ impl Mechanism {
             spindle: Spindle::new(parameters.revolutions_per_minute),
             head_switch: parameters.head_switch.0 as u32,
             write_settle: settle as u32,
+            write_advance: parameters.write_advance.0 as u32,
             access_on_arrival: parameters.access_on_arrival,
+            write_on_arrival: parameters.write_on_arrival.unwrap_or(parameters.access_on_arrival),
         }
     }
 
@@ -124,14 +136,18 @@ impl Mechanism {
         }
         let switch = if from.head == to.head { 0 } else { self.head_switch };
         let seek = self.seeks.time(from.cylinder.abs_diff(to.cylinder)).max(switch);
-        u64::from(seek) + if write { u64::from(self.write_settle) } else { 0 }
+        if write {
+            u64::from(seek.saturating_sub(self.write_advance)) + u64::from(self.write_settle)
+        } else {
+            u64::from(seek)
+        }
     }
 
     /// Returns a distance in cylinders from which on every travel takes at least `time`
     /// nanoseconds.
     #[inline]
     pub fn reach(&self, time: u64) -> u32 {
-        self.seeks.reach(time)
+        self.seeks.reach(time.saturating_add(u64::from(self.write_advance)))
     }
 
     /// Returns the travel and rotation time until `place` can be accessed, starting at `at`.
@@ -142,24 +158,28 @@ impl Mechanism {
     }
 
     /// Returns the first piece of an access that begins at `at` and reaches at most to
-    /// `end_sector`. For a write, `write` is the time at which its data has arrived.
-    pub fn piece(
+    /// `end_sector`. For a write, `write` is the arrival of its data.
+    pub(super) fn piece(
         &self,
         at: Instant,
         from: Arm,
         sector: u64,
         end_sector: u64,
-        write: Option<Instant>,
+        write: Option<&Arrival>,
     ) -> Piece {
         let stretch = self.geometry.stretch(sector, end_sector - sector);
         let place = stretch.place;
         let arm = Arm { cylinder: place.cylinder, head: place.head };
         let settled = at + self.travel(from, arm, write.is_some());
-        let arrived = settled.max(write.unwrap_or_default());
+        let sector_time = self.sector_times[usize::from(place.zone)];
+        let data = write.map(|data| data.lets_pass(sector, sector + stretch.sectors, sector_time));
+        let arrived = settled.max(data.unwrap_or_default());
         let begin = arrived + self.spindle.wait(arrived.0, place.angle);
         let width = self.geometry.width(place.zone, stretch.slots);
         let mut end = begin + self.spindle.time(width);
-        if self.access_on_arrival {
+        let on_arrival =
+            if write.is_some() { self.write_on_arrival } else { self.access_on_arrival };
+        if on_arrival {
             let into = self.spindle.angle(arrived.0).wrapping_sub(place.angle);
             if u64::from(into) < width {
                 // From the head's position to the end, and the part before it during the next
@@ -169,7 +189,6 @@ impl Mechanism {
             }
         }
         let end_sector = sector + stretch.sectors;
-        let sector_time = self.sector_times[usize::from(place.zone)];
         Piece { sector, end_sector, arrived, begin, end, arm, sector_time }
     }
 

@@ -1,14 +1,15 @@
 //! Parameters of a hard disk.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::bus::Bus;
 use super::geometry::Layout;
 use super::seek::SeekCurve;
 use crate::parameter::{ParameterError, require};
 use hemi_units::{Power, Rate, Size, Time};
 
 /// A hard disk.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
     /// Revolutions per minute; 1,000 to 60,000.
@@ -28,8 +29,18 @@ pub struct Parameters {
     /// Settling time added before a write if the arm has moved or the head was switched.
     #[serde(default)]
     pub write_settle: Time,
+    /// Time by which a write may begin sooner than a read after the same movement, where a disk
+    /// was measured so; at most `head_switch`.
+    #[serde(default)]
+    pub write_advance: Time,
+    /// Least time of the arm's movement before a write, even to the track it is on.
+    #[serde(default)]
+    pub least_write_seek: Time,
     /// Rate between the drive's buffer and the host.
     pub host_rate: Rate,
+    /// Times of a drive on a shared bus, beside those of moving data.
+    #[serde(default)]
+    pub bus: Bus,
     /// Cost of a command before anything else happens.
     #[serde(default)]
     pub overheads: Overheads,
@@ -37,6 +48,9 @@ pub struct Parameters {
     /// whole track never takes more than one revolution.
     #[serde(default)]
     pub access_on_arrival: bool,
+    /// The same for writes; as for reads if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_on_arrival: Option<bool>,
     /// The read cache: segments and read-ahead.
     pub read_cache: ReadCache,
     /// Writes reported as done before they are on the medium.
@@ -47,11 +61,12 @@ pub struct Parameters {
     #[serde(default)]
     pub power: PowerStates,
     /// Overlapping tracks, managed by the drive; absent in a conventional disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub shingles: Option<Shingles>,
 }
 
 /// Costs of commands, by kind and by the command before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overheads {
     /// A read answered by the cache, at least in part.
@@ -68,8 +83,8 @@ pub struct Overheads {
 
 /// The cost of a command after a read and after a write. A preset gives one time for both, or
 /// `{ after_read = …, after_write = … }`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-#[serde(from = "OverheadText")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(from = "OverheadText", into = "OverheadText")]
 pub struct Overhead {
     /// Cost if the previous command was a read.
     pub after_read: Time,
@@ -77,7 +92,7 @@ pub struct Overhead {
     pub after_write: Time,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(untagged)]
 enum OverheadText {
     Same(Time),
@@ -95,8 +110,17 @@ impl From<OverheadText> for Overhead {
     }
 }
 
+impl From<Overhead> for OverheadText {
+    fn from(Overhead { after_read, after_write }: Overhead) -> OverheadText {
+        if after_read == after_write {
+            return OverheadText::Same(after_read);
+        }
+        OverheadText::ByPrevious { after_read, after_write }
+    }
+}
+
 /// The place at which read-ahead stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadAhead {
     /// Stops at the end of the request: there is no read-ahead.
@@ -113,7 +137,7 @@ pub enum ReadAhead {
 }
 
 /// The read cache: segments, each holding one run of sectors.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadCache {
     /// Number of segments, 1 to 4096.
@@ -122,8 +146,10 @@ pub struct ReadCache {
     pub segment_size: Size,
     /// Place at which read-ahead stops.
     pub read_ahead: ReadAhead,
-    /// Maximum amount of data read past a request with [`ReadAhead::Segment`]; the segment's
-    /// size if absent.
+    /// Maximum amount of data read past a request. If absent, the segment's size with
+    /// [`ReadAhead::Segment`] and no other limit with the rest. [`ReadAhead::GrowingTrack`] has
+    /// no such limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum_read_ahead: Option<Size>,
     /// True if sectors that pass under the head before the wanted one are kept.
     #[serde(default)]
@@ -139,10 +165,17 @@ pub struct ReadCache {
     /// read-ahead; otherwise the arm starts anew.
     #[serde(default = "yes")]
     pub continues_at_end: bool,
+    /// True if reading ahead stops in the middle of a sector, not at its end.
+    #[serde(default)]
+    pub stops_within_sector: bool,
+    /// True if the cache forgets sectors once they are sent, so that only what was read ahead
+    /// answers.
+    #[serde(default)]
+    pub forgets_sent: bool,
 }
 
 /// The write cache: runs of sectors that are not on the medium yet.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteCache {
     /// True if writes are reported before they are on the medium.
@@ -170,7 +203,7 @@ pub struct WriteCache {
 }
 
 /// The order in which the medium is accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// The request that arrived first.
@@ -180,7 +213,7 @@ pub enum Order {
 }
 
 /// The command queue (NCQ, tagged queueing).
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
     /// Maximum number of commands the drive takes at a time: 1 without queueing, 32 with
@@ -198,7 +231,7 @@ pub struct Queue {
 }
 
 /// Power by state.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerStates {
     /// Power while the arm works.
@@ -208,6 +241,7 @@ pub struct PowerStates {
     /// Power while not spinning.
     pub standby: Power,
     /// Time without a request after which the spindle stops; never if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub spin_down_after: Option<Time>,
     /// Time from standstill until requests are served again.
     #[serde(default)]
@@ -217,7 +251,7 @@ pub struct PowerStates {
 /// Shingled recording managed by the drive. Writes out of order first go to a zone of their own
 /// (the persistent cache), and from there into their band, which is read and rewritten as a
 /// whole.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shingles {
     /// Size of a band: tracks that can only be rewritten together.
@@ -269,6 +303,13 @@ impl Parameters {
         require(switch <= turn, "head_switch", format!("{switch} ns"), "at most a revolution")?;
         let settle = self.write_settle.0;
         require(settle <= turn, "write_settle", format!("{settle} ns"), "at most a revolution")?;
+        let advance = self.write_advance.0;
+        let right = advance <= switch;
+        require(right, "write_advance", format!("{advance} ns"), "at most head_switch")?;
+        let least = self.least_write_seek.0;
+        let right = least <= turn;
+        require(right, "least_write_seek", format!("{least} ns"), "at most a revolution")?;
+        self.bus.check()?;
         let rate = self.host_rate.0;
         require(rate >= 1_000, "host_rate", rate, "at least 1 kB/s")?;
         let read = &self.read_cache;

@@ -2,6 +2,7 @@
 
 use hemi_units::{Extent, Instant};
 
+use super::bus::WriteData;
 use super::geometry::Place;
 use super::mechanism::{Arm, Mechanism};
 use super::parameters::{Order, Queue};
@@ -18,9 +19,11 @@ pub(super) struct Pending {
     pub(super) place: Place,
     /// True for a write.
     pub(super) write: bool,
+    /// The passage of its data over the bus if it is a write.
+    pub(super) data: WriteData,
     /// Time of arrival.
     pub(super) came: Instant,
-    /// Time at which the command has been worked out and, for a write, its data has arrived.
+    /// Time at which the command has been worked out and the arm may move.
     pub(super) ready: Instant,
     /// Number in order of arrival.
     pub(super) number: u64,

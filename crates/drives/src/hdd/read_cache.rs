@@ -25,11 +25,15 @@ pub(super) struct Segments {
     used: Vec<u64>,
     /// True for each segment whose run was written rather than read.
     written: Vec<bool>,
+    /// Sector behind the last one sent from each segment, for a cache that forgets those.
+    sent: Vec<u64>,
+    forgets_sent: bool,
     /// Maximum number of sectors in a segment.
     size: u64,
     clock: u64,
     read_ahead: ReadAhead,
-    maximum: u64,
+    /// Maximum number of sectors read past a request, if there is one.
+    maximum: Option<u64>,
 }
 
 impl Segments {
@@ -41,10 +45,12 @@ impl Segments {
             runs: vec![Extent::default(); count],
             used: vec![0; count],
             written: vec![false; count],
+            sent: vec![0; count],
+            forgets_sent: cache.forgets_sent,
             size,
             clock: 0,
             read_ahead: cache.read_ahead,
-            maximum: cache.maximum_read_ahead.map_or(size, |most| most.0 / 512),
+            maximum: cache.maximum_read_ahead.map(|most| most.0 / 512),
         }
     }
 
@@ -56,6 +62,7 @@ impl Segments {
             // One comparison for both ends: the difference wraps if the run begins later.
             if extent.start.wrapping_sub(run.start) < run.end - run.start
                 && (written || !self.written[i])
+                && extent.start >= self.sent[i]
             {
                 if extent.end <= run.end {
                     return Hit::Whole(i);
@@ -75,6 +82,13 @@ impl Segments {
         self.used[index] = self.clock;
     }
 
+    /// Records that the sectors before `end` have been sent from a segment.
+    pub(super) fn send(&mut self, index: usize, end: u64) {
+        if self.forgets_sent {
+            self.sent[index] = end;
+        }
+    }
+
     /// Takes a segment for a new run that starts at `start`: an empty one, else the least
     /// recently used, and `active` only if there is no other.
     pub(super) fn take(&mut self, start: u64, active: Option<usize>) -> usize {
@@ -87,6 +101,7 @@ impl Segments {
         }
         self.runs[index] = Extent { start, end: start };
         self.written[index] = false;
+        self.sent[index] = 0;
         self.touch(index);
         index
     }
@@ -121,6 +136,7 @@ impl Segments {
         let start = extent.start.max(extent.end.saturating_sub(self.size));
         self.runs[index] = Extent { start, end: extent.end };
         self.written[index] = true;
+        self.sent[index] = 0;
         self.touch(index);
     }
 
@@ -148,11 +164,12 @@ impl Segments {
         if end >= last {
             return last;
         }
+        let most = end.saturating_add(self.maximum.unwrap_or(u64::MAX));
         let limit = match self.read_ahead {
             ReadAhead::None => end,
-            ReadAhead::Track => geometry.track_end(end - 1),
-            ReadAhead::Cylinder => geometry.cylinder_end(end - 1),
-            ReadAhead::Segment => end + self.maximum,
+            ReadAhead::Track => geometry.track_end(end - 1).min(most),
+            ReadAhead::Cylinder => geometry.cylinder_end(end - 1).min(most),
+            ReadAhead::Segment => end + self.maximum.unwrap_or(self.size),
             ReadAhead::GrowingTrack => {
                 let track_end = geometry.track_end(end);
                 if self.runs[index].start < geometry.track_start(end) && track_end < last {
@@ -183,6 +200,8 @@ mod tests {
             hits_while_busy: true,
             restarts_on_hit: true,
             continues_at_end: true,
+            stops_within_sector: false,
+            forgets_sent: false,
         })
     }
 

@@ -1,12 +1,12 @@
 //! Seek times.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::parameter::{ParameterError, require};
 use hemi_units::Time;
 
 /// Seek time by distance.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SeekCurve {
     /// Measured: distances in cylinders, ascending, each with its time. Straight lines join the

@@ -3,6 +3,7 @@
 mod bookkeeping;
 mod physics;
 mod presets;
+mod shared_bus;
 mod shingled;
 
 use hemi_random::Rng;
