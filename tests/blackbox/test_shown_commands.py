@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -272,6 +273,9 @@ def serve_page(stage: Stage) -> None:
 
 
 def sim_page(stage: Stage) -> None:
+    made_up = ROOT / "crates/drives/src/disksim/drive/tests"
+    shutil.copy(made_up / "shared_bus.parv", stage.srv / "disk.parv")
+    shutil.copy(made_up / "shared_bus.diskspecs", stage.srv)
     (stage.srv / "mirror.toml").write_text(spec_of("docs/commands/sim.md", "[sweep]"))
     (stage.srv / "system.toml").write_text('title = "A volume"\n[system]\nlegs = ["gp3", "gp3"]\n')
 

@@ -100,6 +100,21 @@ y = "reads.iops"
 """
 
 
+# A disk described for DiskSim, on a bus that its parameter file describes.
+DISKSIM = Path(__file__).parents[2] / "crates/drives/src/disksim/drive/tests"
+
+READS = """\
+title = "a described disk"
+[system]
+legs = ["disk.toml"]
+[workload.closed]
+threads = 1
+queue_depth = 1
+requests = 200
+access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 100 } }
+"""
+
+
 @pytest.fixture
 def spec(sandbox: Sandbox) -> Path:
     path = sandbox.path("spec.toml")
@@ -358,3 +373,41 @@ def test_a_session_goes_on_step_by_step(sandbox: Sandbox) -> None:
     assert refused.returncode == 2
     check_message(refused.stderr, ["line 1", "x", "no end"])
     hemi_fails("sim", "session", sandbox.path("none.toml"), says=["none.toml"])
+
+
+def test_a_disk_described_for_disksim_becomes_a_preset(sandbox: Sandbox) -> None:
+    description = sandbox.path("disk.parv")
+    description.write_text((DISKSIM / "shared_bus.parv").read_text())
+    specs = (DISKSIM / "shared_bus.diskspecs").read_text()
+    part = sandbox.path("shared_bus.diskspecs")
+    part.write_text(specs.replace("Minimum read-ahead (blks) = 0", "Minimum read-ahead (blks) = 8"))
+    preset = sandbox.path("disk.toml")
+    imported = subprocess.run(
+        [HEMI, "sim", "import-disksim", description, "--name", "A disk", "-o", preset],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert imported.stdout == ""
+    ignored = "`Minimum read-ahead (blks)` = 8: reading ahead gives way at once"
+    assert imported.stderr.startswith("ignored: shared_bus.diskspecs, line ")
+    assert imported.stderr.endswith(f"{ignored}\n")
+    printed = hemi("sim", "import-disksim", description, "--name", "A disk")
+    assert printed == preset.read_text()
+    # It is a preset as any other: with a source for each value, and it runs.
+    shown = hemi("sim", "presets", preset)
+    assert "A disk" in shown and "dm_mech_g1" in shown and "disksim_bus BUS1" in shown
+    spec = sandbox.path("reads.toml")
+    spec.write_text(READS)
+    (case,) = json.loads(hemi("sim", "run", spec, "--json"))
+    # Half a turn of 5,400 a minute, a seek of 1 ms, 2.4 ms of overheads and transfer.
+    assert 0.006 < case["reads"]["mean"] < 0.012
+
+    part.write_text(specs.replace("Rotation speed (in rpms) = 5400", "Rotation speed = 5400"))
+    hemi_fails(
+        *("sim", "import-disksim", description),
+        says=["shared_bus.diskspecs, line 2", "`Rotation speed (in rpms)`: is missing"],
+    )
+    part.unlink()
+    hemi_fails("sim", "import-disksim", description, says=["shared_bus.diskspecs", "No such file"])

@@ -2,6 +2,7 @@
 
 mod cards;
 mod cases;
+mod import_disksim;
 pub(crate) mod json;
 mod presets;
 pub(crate) mod progress;
@@ -27,6 +28,7 @@ use clap::{Args, Subcommand};
 Examples:
   hemi sim presets
   hemi sim presets gp3
+  hemi sim import-disksim disk.parv -o disk.toml
   hemi sim run mirror.toml
   hemi sim reproduce
   hemi sim run mirror.toml --seed 7 --json | jq '.[0].writes.p99'")]
@@ -40,6 +42,7 @@ enum SimCommand {
     Run(run::RunArgs),
     Session(session::SessionArgs),
     Presets(presets::PresetsArgs),
+    ImportDisksim(import_disksim::ImportDisksimArgs),
     Reproduce(reproduce::ReproduceArgs),
 }
 
@@ -48,6 +51,7 @@ pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
         SimCommand::Run(arguments) => run::run(arguments),
         SimCommand::Session(arguments) => session::run(arguments),
         SimCommand::Presets(arguments) => presets::run(arguments),
+        SimCommand::ImportDisksim(arguments) => import_disksim::run(arguments),
         SimCommand::Reproduce(arguments) => reproduce::run(arguments),
     }
 }
