@@ -121,6 +121,20 @@ impl Spares {
         (self.front / used).saturating_mul(unit).saturating_add(self.front % used)
     }
 
+    /// Returns the place (a slot or a track, as slips are) before which `count` places from
+    /// `start` on have no defect.
+    fn end_of(&self, start: u64, count: u64) -> u64 {
+        let from = self.slips.partition_point(|&slip| slip < start);
+        let mut end = start + count;
+        for &slip in &self.slips[from..] {
+            if slip >= end {
+                break;
+            }
+            end += 1;
+        }
+        end
+    }
+
     /// Returns the runs of slots that hold no host sector.
     fn holes(mut self) -> Vec<(u64, u64)> {
         let (all, unit) = (self.all(), self.unit());
@@ -135,12 +149,13 @@ impl Spares {
             0 => {}
             // Whole tracks, numbered within the zone.
             1 => {
-                for track in &self.slips {
-                    holes.push((track.saturating_mul(self.per_track), self.per_track));
+                let of = self.per_track;
+                for &track in &self.slips {
+                    holes.push((track.saturating_mul(of), of));
                 }
-                let left = self.spares.saturating_sub(self.slips.len() as u64);
-                let spare = left.saturating_mul(self.per_track);
-                holes.push((all.saturating_sub(spare), spare));
+                let tracks = all / of;
+                let end = self.end_of(0, tracks.saturating_sub(self.spares)).min(tracks);
+                holes.push((end * of, (tracks - end) * of));
             }
             _ => {
                 holes.extend(self.slips.iter().map(|&slip| (slip, 1)));
@@ -149,11 +164,17 @@ impl Spares {
                 let mut start = 0;
                 while start < all && self.spares > 0 {
                     let end = (start + unit).min(all);
-                    let slips = self.slips.partition_point(|&slip| slip < end)
-                        - self.slips.partition_point(|&slip| slip < start);
-                    let used = if to_end { 0 } else { slips as u64 };
-                    let left = self.spares.saturating_sub(used).min(end - start);
-                    holes.push((if at_front { start } else { end - left }, left));
+                    let spares = self.spares.min(end - start);
+                    if to_end || at_front {
+                        let slips = self.slips.partition_point(|&slip| slip < end)
+                            - self.slips.partition_point(|&slip| slip < start);
+                        let used = if to_end { 0 } else { slips as u64 };
+                        let left = spares.saturating_sub(used);
+                        holes.push((if at_front { start } else { end - left }, left));
+                    } else {
+                        let used = self.end_of(start, end - start - spares).min(end);
+                        holes.push((used, end - used));
+                    }
                     start = end;
                 }
             }

@@ -49,7 +49,8 @@ pub struct Disconnection {
     /// True if the watermark is a share of a segment of the read cache rather than of the read.
     pub watermark_of_segment: bool,
     /// Times of a drive that also leaves the bus between command and data of a write that
-    /// follows another write, but does not continue it.
+    /// follows another write, but does not continue it. Such a drive begins to write once some
+    /// sectors have come: 10, or 15 of a write of at least 45.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_writes: Option<SplitWrites>,
 }
@@ -124,9 +125,9 @@ impl Arrival {
     }
 }
 
-/// Sectors of a split write that must have come before the first is written: these, or
-/// [`SECTORS_FIRST_OF_LONG`] of a write of at least [`LONG`] sectors. The rule and its numbers
-/// are DiskSim's, measured on an HP C2247A.
+/// Sectors of any write that must have come before the first is written by a drive that splits
+/// some: these, or [`SECTORS_FIRST_OF_LONG`] of a write of at least [`LONG`] sectors. The rule
+/// and its numbers are DiskSim's, measured on an HP C2247A.
 const SECTORS_FIRST: u64 = 10;
 const SECTORS_FIRST_OF_LONG: u64 = 15;
 const LONG: u64 = 45;
@@ -183,7 +184,9 @@ impl Hdd {
     /// Returns the arrival of a write's data.
     pub(super) fn write_arrival(&self, data: WriteData, extent: Extent) -> Arrival {
         let sectors = extent.sectors();
-        let first = match data.split {
+        let rules = self.parameters.bus.disconnection.as_ref();
+        let splits = rules.is_some_and(|rules| rules.split_writes.is_some());
+        let first = match splits {
             true if sectors >= LONG => SECTORS_FIRST_OF_LONG,
             true => sectors.min(SECTORS_FIRST),
             false => 1,

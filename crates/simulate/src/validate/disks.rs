@@ -14,31 +14,32 @@ use std::path::Path;
 
 use super::measured::{self, ANGLES, MEAN_BOUND};
 
-/// A drive of DiskSim's own validation, and the distance (in ms) that DiskSim's authors publish
-/// for their own model (`valid/runvalid` of DiskSim 4.0).
+/// A drive of DiskSim's own validation, and the distance that DiskSim's authors publish for
+/// their own model (`valid/runvalid` of DiskSim 4.0).
 struct Reference {
     title: &'static str,
     /// Name of the trace, without its end.
     name: &'static str,
-    published: f64,
+    /// The distance in microseconds.
+    published: u32,
     /// True if its files come with hemi.
     here: bool,
 }
 
 const DRIVES: [Reference; 10] = [
-    of("Seagate Cheetah 9LP", "cheetah9LP", 0.107, true),
-    of("IBM Ultrastar 18ES", "ibm18es", 0.135, true),
-    of("Quantum Atlas 10K", "atlas10k", 0.268, true),
-    of("Quantum Atlas III", "atlas_III", 0.378, false),
-    of("Seagate Barracuda ST32171W", "barracuda", 0.349, false),
-    of("Seagate Cheetah 4LP", "cheetah4LP", 0.318, false),
-    of("HP C2247A", "hp_c2247a", 0.090, false),
-    of("HP C3323A", "hp_c3323a", 0.306, false),
-    of("HP C2490A", "hp_c2490a", 0.254, false),
-    of("DEC RZ26", "dec_rz26", 0.340, false),
+    of("Seagate Cheetah 9LP", "cheetah9LP", 107, true),
+    of("IBM Ultrastar 18ES", "ibm18es", 135, true),
+    of("Quantum Atlas 10K", "atlas10k", 268, true),
+    of("Quantum Atlas III", "atlas_III", 378, false),
+    of("Seagate Barracuda ST32171W", "barracuda", 349, false),
+    of("Seagate Cheetah 4LP", "cheetah4LP", 318, false),
+    of("HP C2247A", "hp_c2247a", 90, false),
+    of("HP C3323A", "hp_c3323a", 306, false),
+    of("HP C2490A", "hp_c2490a", 254, false),
+    of("DEC RZ26", "dec_rz26", 340, false),
 ];
 
-const fn of(title: &'static str, name: &'static str, published: f64, here: bool) -> Reference {
+const fn of(title: &'static str, name: &'static str, published: u32, here: bool) -> Reference {
     Reference { title, name, published, here }
 }
 
@@ -75,7 +76,7 @@ fn check_all(folder: &Path, wanted: impl Fn(&Reference) -> bool) -> bool {
         let file = |end: &str| folder.join(format!("{}.{end}", reference.name));
         let drive = Some(file("parv")).filter(|path| path.exists());
         let drive = drive.unwrap_or_else(|| file("diskspecs"));
-        let bound = Some(DISTANCE_BOUND * reference.published);
+        let bound = Some(DISTANCE_BOUND * f64::from(reference.published) / 1e3);
         let compared = measured::Subject::load(&drive)
             .and_then(|subject| measured::compare(&subject, &trace, None, bound, None));
         match compared {

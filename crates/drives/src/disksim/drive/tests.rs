@@ -204,3 +204,24 @@ fn broken_parameter_files_are_refused_by_line() {
     let wrong = refused("topology", &deep);
     assert!(wrong.contains("at most 16 components within each other"), "{wrong}");
 }
+
+#[test]
+fn a_defect_among_the_spares_takes_no_sector_from_the_host() {
+    // Track 199 is among the last three, of which two are spare and one makes up for track 10.
+    let change = [
+        ("Sparing scheme used = 3", "Sparing scheme used = 1"),
+        ("Empty space at zone front = 114", "Empty space at zone front = 0"),
+        ("Number of spares = 1", "Number of spares = 3"),
+        ("slips = []", "slips = [ 10, 199 ]"),
+        ("Block count = 11000", "Block count = 20000"),
+    ];
+    let parameters = made_up("shared_bus.diskspecs", &change).expect("a disk").parameters;
+    let disk = Hdd::new(parameters).expect("possible");
+    let geometry = &disk.mechanism().geometry;
+    assert_eq!(geometry.sectors(), 197 * 58);
+    let track = |sector| {
+        let place = geometry.place(sector);
+        place.cylinder * 2 + u32::from(place.head)
+    };
+    assert_eq!((track(10 * 58 - 1), track(10 * 58), track(197 * 58 - 1)), (9, 11, 197));
+}
