@@ -106,6 +106,7 @@ DISKSIM = Path(__file__).parents[2] / "crates/drives/src/disksim/drive/tests"
 READS = """\
 title = "a described disk"
 [system]
+policy = "single"
 legs = ["disk.toml"]
 [workload.closed]
 threads = 1

@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use super::drive::{Description, Parts};
-use super::text::Block;
+use super::text::{Block, Value as Text};
 use crate::preset::{Preset, PresetError};
 
 /// Returns the text of a preset with the parameters of a described drive and, for each, the
@@ -46,5 +46,11 @@ fn source(parts: &Parts, parameter: &str) -> Value {
         let named = if name.is_empty() { String::new() } else { format!(" {name}") };
         format!("{file}, line {line}: {kind}{named}")
     };
-    blocks.iter().map(shown).collect::<Vec<_>>().join("; ").into()
+    let mut all: Vec<String> = blocks.iter().map(shown).collect();
+    if parameter == "seek"
+        && let Some((_, Text::Word(curve))) = mechanics.get("Full seek curve")
+    {
+        all.push(curve.clone());
+    }
+    all.join("; ").into()
 }
