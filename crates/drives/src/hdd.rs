@@ -17,6 +17,7 @@ mod cleaning;
 mod events;
 pub mod geometry;
 pub mod mechanism;
+mod nearest;
 pub mod parameters;
 mod power;
 mod queue;

@@ -272,12 +272,16 @@ impl<D: Drive> Mirror<D> {
             self.take_actions();
         }
         self.ended = ended;
-        if self.engine.deadline() <= now {
+        self.deadline = self.engine.deadline();
+        if self.deadline <= now {
             self.engine.tick(now);
             self.take_actions();
+            self.deadline = self.engine.deadline();
         }
-        self.admit();
-        self.deadline = self.engine.deadline();
+        if !self.waiting.is_empty() {
+            self.admit();
+            self.deadline = self.engine.deadline();
+        }
     }
 }
 

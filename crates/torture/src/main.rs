@@ -229,7 +229,7 @@ fn print_summary(summary: &Summary, elapsed: Duration) {
     println!("events               {:>14}", counts.steps);
     println!("virtual time         {:>14}  s", counts.time / 1_000_000_000);
     println!("run twice, alike     {:>14}", summary.doublechecked);
-    println!("rate                 {rate:>14.0}  client operations/s and core");
+    println!("rate                 {rate:>14.0}  client operations per second of processor time");
     println!("elapsed              {:>14.1}  s", elapsed.as_secs_f64());
     for (mark, count) in Mark::ALL.iter().zip(&summary.marks) {
         println!("{count:>14} × {}", mark.name());

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use hemi_engine::marks::Mark;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::checker::Violation;
 use crate::plan::Plan;
@@ -85,7 +86,7 @@ pub struct Summary {
     pub failures: Vec<Failure>,
     /// The seeds run twice with the same outcome.
     pub doublechecked: u64,
-    /// The time spent in runs, summed over threads.
+    /// The processor time spent in runs, summed over threads.
     pub busy: Duration,
 }
 
@@ -307,11 +308,18 @@ fn take(seeds: &Seeds, next: &Mutex<u64>) -> Option<u64> {
     Some(seed)
 }
 
+/// Returns the processor time that this thread has used. Other programs on the machine hardly
+/// change it.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.try_into().expect("a thread has used no less than nothing")
+}
+
 fn run_seed(world: &mut World, seed: u64, doublecheck: bool) -> Done {
     let plan = Plan::of_seed(seed);
-    let begun = Instant::now();
+    let begun = processor_time();
     let mut outcome = run(world, &plan, false);
-    let time = begun.elapsed();
+    let time = processor_time().saturating_sub(begun);
     let twice = doublecheck && seed.is_multiple_of(DOUBLECHECK_EVERY);
     if twice {
         // In a world of its own: nothing may be left over from other seeds.

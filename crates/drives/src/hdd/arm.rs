@@ -141,7 +141,7 @@ impl Hdd {
             let arm = self.stream.map_or(self.arm, |stream| stream.piece.arm);
             let request = self.pending.choose(now, arm, streamed, &self.mechanism);
             let cost = request.map_or(u64::MAX, |choice| choice.cost);
-            let back = self.choose_run(now, arm, request.is_some()).filter(|back| back.1 <= cost);
+            let back = self.choose_run(now, arm, request.is_some(), cost);
             if self.begin_cleaning(now, request.is_none() && back.is_none()) {
                 break;
             }
@@ -223,12 +223,14 @@ impl Hdd {
         self.endings.push(Ending { at, tag, kind: Kind::Write, bytes });
     }
 
-    /// Chooses the run to write back next, if writing back is allowed now.
+    /// Chooses the run to write back next, if writing back is allowed now and a run is reached
+    /// within `most` nanoseconds.
     pub(super) fn choose_run(
         &mut self,
         now: Instant,
         arm: Arm,
         contended: bool,
+        most: u64,
     ) -> Option<(usize, u64)> {
         if self.cache.is_empty() {
             return None;
@@ -237,7 +239,7 @@ impl Hdd {
         let urgent = flush.is_some() || !self.arriving.is_empty() || self.cache.is_urgent(now);
         let rested = now >= self.idle_since + self.parameters.write_cache.delay.0;
         if urgent || (!contended && rested) {
-            return self.cache.choose(now, arm, &self.mechanism, flush);
+            return self.cache.choose(now, arm, &self.mechanism, flush, most);
         }
         None
     }

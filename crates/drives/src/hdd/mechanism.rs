@@ -143,6 +143,12 @@ impl Mechanism {
         }
     }
 
+    /// Returns the time that a write settles after a movement, in nanoseconds.
+    #[inline]
+    pub fn write_settle(&self) -> u64 {
+        u64::from(self.write_settle)
+    }
+
     /// Returns a distance in cylinders from which on every travel takes at least `time`
     /// nanoseconds.
     #[inline]

@@ -5,6 +5,7 @@ use hemi_units::{Extent, Instant};
 use super::bus::WriteData;
 use super::geometry::Place;
 use super::mechanism::{Arm, Mechanism};
+use super::nearest::{Search, Spot};
 use super::parameters::{Order, Queue};
 use super::rotation::Angle;
 
@@ -29,23 +30,37 @@ pub(super) struct Pending {
     pub(super) number: u64,
 }
 
-/// The part of a waiting request that decides when the head reaches it. Packed, since all are
-/// examined whenever the arm becomes free.
+/// A waiting request in the order of cylinders. Packed, since many are examined whenever the arm
+/// becomes free.
 #[derive(Clone, Copy, Debug)]
-struct Spot {
+struct ByCylinder {
     cylinder: u32,
     angle: Angle,
-    ready: Instant,
-    head: u16,
-    write: bool,
+    /// Index in [`PendingQueue::waiting`].
+    index: u32,
 }
+
+impl Spot for ByCylinder {
+    fn cylinder(&self) -> u32 {
+        self.cylinder
+    }
+
+    fn angle(&self) -> Angle {
+        self.angle
+    }
+}
+
+/// First sector of a write in [`PendingQueue::reads`], which no stream reaches.
+const NO_READ: u64 = u64::MAX;
 
 /// All waiting requests.
 #[derive(Clone, Debug)]
 pub(super) struct PendingQueue {
     waiting: Vec<Pending>,
-    /// One spot for each waiting request.
-    spots: Vec<Spot>,
+    /// First sector of each waiting read, [`NO_READ`] for a write. Packed, since all are
+    /// examined while the arm reads ahead.
+    reads: Vec<u64>,
+    spots: Vec<ByCylinder>,
     order: Order,
     age_limit: u64,
     /// A time not later than the arrival of any waiting request.
@@ -65,6 +80,7 @@ impl PendingQueue {
     pub(super) fn new(queue: &Queue) -> PendingQueue {
         PendingQueue {
             waiting: Vec::with_capacity(queue.depth as usize),
+            reads: Vec::with_capacity(queue.depth as usize),
             spots: Vec::with_capacity(queue.depth as usize),
             order: queue.order,
             age_limit: queue.age_limit.0,
@@ -79,17 +95,37 @@ impl PendingQueue {
 
     /// Adds a request.
     pub(super) fn push(&mut self, pending: Pending) {
-        let Place { cylinder, head, angle, .. } = pending.place;
-        let (ready, write) = (pending.ready, pending.write);
+        let Place { cylinder, angle, .. } = pending.place;
         self.oldest = self.oldest.min(pending.came);
-        self.spots.push(Spot { cylinder, angle, ready, head, write });
+        let after = self.spots.partition_point(|spot| spot.cylinder <= cylinder);
+        let index = self.waiting.len() as u32;
+        self.spots.insert(after, ByCylinder { cylinder, angle, index });
+        self.reads.push(if pending.write { NO_READ } else { pending.extent.start });
         self.waiting.push(pending);
     }
 
     /// Removes and returns the chosen request.
     pub(super) fn take(&mut self, choice: Choice) -> Pending {
-        self.spots.swap_remove(choice.index);
-        self.waiting.swap_remove(choice.index)
+        let index = choice.index;
+        self.reads.swap_remove(index);
+        let pending = self.waiting.swap_remove(index);
+        let spot = self.spot(&pending, index);
+        self.spots.remove(spot);
+        // The last request has moved to the place that became free.
+        if let Some(moved) = self.waiting.get(index) {
+            let spot = self.spot(moved, self.waiting.len());
+            self.spots[spot].index = index as u32;
+        }
+        pending
+    }
+
+    /// Returns the place in the order of cylinders of the request that is, or was, at `index`.
+    fn spot(&self, pending: &Pending, index: usize) -> usize {
+        let cylinder = pending.place.cylinder;
+        let first = self.spots.partition_point(|spot| spot.cylinder < cylinder);
+        let mut same = self.spots[first..].iter();
+        let after = same.position(|spot| spot.index == index as u32);
+        first + after.expect("every waiting request has its spot")
     }
 
     /// Returns the request that arrived first.
@@ -110,9 +146,11 @@ impl PendingQueue {
     /// Returns a read that continues a stream: among those that begin in `streamed` or right
     /// behind it, the first on the medium. It needs no movement of the arm.
     fn on_stream(&self, streamed: Extent) -> Option<usize> {
-        let begins = |one: &Pending| (streamed.start..=streamed.end).contains(&one.extent.start);
-        let reads = self.waiting.iter().enumerate().filter(|(_, one)| !one.write && begins(one));
-        reads.min_by_key(|(_, one)| one.extent.start).map(|(index, _)| index)
+        let length = streamed.end - streamed.start;
+        let reads = self.reads.iter().enumerate();
+        // One comparison for both ends: the difference wraps if the read begins before.
+        let begins = reads.filter(|(_, first)| first.wrapping_sub(streamed.start) <= length);
+        begins.min_by_key(|(_, first)| **first).map(|(index, _)| index)
     }
 
     /// Chooses the next request for an arm that is free at `now`. If the arm is reading ahead,
@@ -138,20 +176,27 @@ impl PendingQueue {
             return Some(Choice { index, cost: 0 });
         }
         let mut best = Choice { index: 0, cost: u64::MAX };
-        let mut reach = u32::MAX;
-        for (index, spot) in self.spots.iter().enumerate() {
-            // A request with a longer travel cannot win, so its rotation need not be computed.
-            if spot.cylinder.abs_diff(arm.cylinder) >= reach {
-                continue;
-            }
-            let to = Arm { cylinder: spot.cylinder, head: spot.head };
-            let travel = spot.ready.since(now) + mechanism.travel(arm, to, spot.write);
-            let cost = travel + mechanism.spindle.wait(now.0 + travel, spot.angle);
-            if cost < best.cost {
+        Search::new(mechanism, now, arm, false, u64::MAX).outwards(&self.spots, |spot| {
+            let index = self.spots[spot].index as usize;
+            let cost = cost(&self.waiting[index], now, arm, mechanism);
+            // Of equals the first.
+            let better = (cost, index) < (best.cost, best.index);
+            better.then(|| {
                 best = Choice { index, cost };
-                reach = mechanism.reach(cost);
-            }
-        }
+                cost
+            })
+        });
         Some(best)
     }
 }
+
+/// Returns the time from `now` until the head reaches a request.
+fn cost(pending: &Pending, now: Instant, arm: Arm, mechanism: &Mechanism) -> u64 {
+    let Place { cylinder, head, angle, .. } = pending.place;
+    let travel = mechanism.travel(arm, Arm { cylinder, head }, pending.write);
+    let travel = pending.ready.since(now) + travel;
+    travel + mechanism.spindle.wait(now.0 + travel, angle)
+}
+
+#[cfg(test)]
+mod tests;

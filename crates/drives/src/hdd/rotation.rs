@@ -72,6 +72,24 @@ impl Spindle {
         self.time(u64::from(ahead.saturating_sub(self.slack)))
     }
 
+    /// Returns the angle by which it turns in `time` nanoseconds, or the largest angle if that
+    /// is a revolution or more.
+    #[inline]
+    pub fn turn(&self, time: u64) -> Angle {
+        if time >= self.revolution() {
+            return Angle::MAX;
+        }
+        // Below 2⁶⁴, for a whole revolution is 2⁶⁴.
+        (time.saturating_mul(self.speed) >> 32) as Angle
+    }
+
+    /// Returns an angle that exceeds the error of any comparison between times and angles, which
+    /// is mostly the slack of [`Spindle::wait`].
+    #[inline]
+    pub fn margin(&self) -> Angle {
+        4 * self.slack
+    }
+
     /// Returns the time of a revolution in nanoseconds, fractions included.
     pub fn exact_revolution(&self) -> f64 {
         self.period as f64 / 65536.0

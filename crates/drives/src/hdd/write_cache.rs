@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 
 use hemi_units::{Extent, Instant};
+use slab::Slab;
 
 use super::geometry::Place;
 use super::mechanism::{Arm, Mechanism};
+use super::nearest::{Search, Spot};
 use super::parameters;
+use super::rotation::Angle;
 
 /// Maximum number of sectors written back at a time, so that other requests need not wait for a
 /// long run.
@@ -29,10 +32,47 @@ pub(super) struct Run {
     generation: u64,
 }
 
-/// All runs, by sector.
+impl Run {
+    /// Returns the time from `now` until an arm free then reaches the run.
+    fn cost(&self, now: Instant, arm: Arm, mechanism: &Mechanism) -> u64 {
+        let at = now.max(self.first_there);
+        at.since(now) + mechanism.positioning(at, arm, &self.place, true)
+    }
+}
+
+/// A run in the order of sectors, which is also the order of cylinders. Packed, since runs come
+/// and go, and many are examined whenever the arm becomes free.
+#[derive(Clone, Copy, Debug)]
+struct BySector {
+    start: u64,
+    cylinder: u32,
+    angle: Angle,
+    /// Key of the run in [`WriteCache::runs`].
+    key: u32,
+}
+
+impl BySector {
+    fn new(run: &Run, key: usize) -> BySector {
+        let Place { cylinder, angle, .. } = run.place;
+        BySector { start: run.extent.start, cylinder, angle, key: key as u32 }
+    }
+}
+
+impl Spot for BySector {
+    fn cylinder(&self) -> u32 {
+        self.cylinder
+    }
+
+    fn angle(&self) -> Angle {
+        self.angle
+    }
+}
+
+/// All runs.
 #[derive(Clone, Debug)]
 pub(super) struct WriteCache {
-    runs: Vec<Run>,
+    runs: Slab<Run>,
+    order: Vec<BySector>,
     size: u64,
     most: usize,
     age_limit: u64,
@@ -50,7 +90,8 @@ impl WriteCache {
     /// Creates an empty cache.
     pub(super) fn new(cache: &parameters::WriteCache) -> WriteCache {
         WriteCache {
-            runs: Vec::with_capacity(cache.runs as usize + 1),
+            runs: Slab::with_capacity(cache.runs as usize + 1),
+            order: Vec::with_capacity(cache.runs as usize + 1),
             size: cache.size.0 / 512,
             most: cache.runs as usize,
             age_limit: cache.age_limit.0,
@@ -62,22 +103,53 @@ impl WriteCache {
         }
     }
 
+    /// Returns the run at `index` in the order of sectors.
+    fn run(&self, index: usize) -> &Run {
+        &self.runs[self.order[index].key as usize]
+    }
+
+    /// Returns the index of the first run that begins behind `sector`.
+    fn first_behind(&self, sector: u64) -> usize {
+        self.order.partition_point(|run| run.start <= sector)
+    }
+
+    /// Adds a run at `index` in the order of sectors.
+    fn insert(&mut self, index: usize, run: Run) {
+        self.order.insert(index, BySector::new(&run, self.runs.vacant_key()));
+        self.runs.insert(run);
+        *self.runs_of(run.generation) += 1;
+    }
+
+    /// Removes and returns the run at `index`. It still counts as held, and in its generation.
+    fn remove(&mut self, index: usize) -> Run {
+        let key = self.order.remove(index).key;
+        self.runs.remove(key as usize)
+    }
+
+    /// Returns the number of runs of a generation.
+    fn runs_of(&mut self, generation: u64) -> &mut u64 {
+        &mut self.generations[(generation - self.first_generation) as usize]
+    }
+
     /// Returns true if no run waits to be written back.
     pub(super) fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.order.is_empty()
     }
 
     /// Returns true if all of `extent` is held.
     pub(super) fn holds(&self, extent: Extent) -> bool {
-        let after = self.runs.partition_point(|run| run.extent.start <= extent.start);
-        after > 0 && self.runs[after - 1].extent.contains(extent)
+        let after = self.first_behind(extent.start);
+        after > 0 && self.run(after - 1).extent.contains(extent)
     }
 
     /// Returns the range of runs that overlap or touch `extent`.
     fn neighbours(&self, extent: Extent) -> (usize, usize) {
-        let from = self.runs.partition_point(|run| run.extent.end < extent.start);
+        let mut from = self.first_behind(extent.start);
         let mut to = from;
-        while self.runs.get(to).is_some_and(|run| run.extent.start <= extent.end) {
+        while from > 0 && self.run(from - 1).extent.end >= extent.start {
+            from -= 1;
+        }
+        while self.order.get(to).is_some_and(|run| run.start <= extent.end) {
             to += 1;
         }
         (from, to)
@@ -86,7 +158,7 @@ impl WriteCache {
     /// Returns the number of sectors of a write, from its beginning, that find room.
     pub(super) fn room(&self, extent: Extent) -> u64 {
         let free = self.size.saturating_sub(self.held);
-        if self.runs.len() >= self.most {
+        if self.order.len() >= self.most {
             let (from, to) = self.neighbours(extent);
             if from == to {
                 return 0;
@@ -115,47 +187,44 @@ impl WriteCache {
         };
         let (from, to) = self.neighbours(extent);
         self.held += extent.sectors();
-        for old in &self.runs[from..to] {
+        for index in from..to {
+            let old = *self.run(index);
             self.held -= old.extent.intersection(extent).sectors_or_none();
             run.extent.start = run.extent.start.min(old.extent.start);
             run.extent.end = run.extent.end.max(old.extent.end);
             run.since = run.since.min(old.since);
             run.generation = run.generation.min(old.generation);
-            self.generations[(old.generation - self.first_generation) as usize] -= 1;
+            *self.runs_of(old.generation) -= 1;
         }
-        self.generations[(run.generation - self.first_generation) as usize] += 1;
-        run.place = match self.runs[from..to].first() {
+        run.place = match (from < to).then(|| self.run(from)) {
             Some(old) if old.extent.start == run.extent.start => {
                 run.first_there = run.first_there.min(old.first_there);
                 old.place
             }
             _ => mechanism.geometry.place(run.extent.start),
         };
-        if from == to {
-            self.runs.insert(from, run);
-        } else {
-            self.runs[from] = run;
-            self.runs.drain(from + 1..to);
+        for old in self.order.drain(from..to) {
+            self.runs.remove(old.key as usize);
         }
+        self.insert(from, run);
     }
 
     /// Forgets the parts of `extent` that are held, because a write bypasses the cache.
     pub(super) fn drop_range(&mut self, extent: Extent, mechanism: &Mechanism) {
-        let mut at = self.runs.partition_point(|run| run.extent.end <= extent.start);
-        while let Some(&run) = self.runs.get(at) {
-            if run.extent.start >= extent.end {
-                break;
-            }
+        let mut at = self.first_behind(extent.start);
+        while at > 0 && self.run(at - 1).extent.end > extent.start {
+            at -= 1;
+        }
+        while self.order.get(at).is_some_and(|run| run.start < extent.end) {
+            let run = self.remove(at);
             let before = Extent { start: run.extent.start, end: extent.start };
             let after = Extent { start: extent.end, end: run.extent.end };
             self.held -= run.extent.intersection(extent).sectors();
-            self.runs.remove(at);
-            self.generations[(run.generation - self.first_generation) as usize] -= 1;
+            *self.runs_of(run.generation) -= 1;
             for rest in [before, after] {
                 if !rest.is_empty() {
                     let place = mechanism.geometry.place(rest.start);
-                    self.runs.insert(at, Run { extent: rest, place, ..run });
-                    self.generations[(run.generation - self.first_generation) as usize] += 1;
+                    self.insert(at, Run { extent: rest, place, ..run });
                     at += 1;
                 }
             }
@@ -180,7 +249,7 @@ impl WriteCache {
     /// Returns true if writing back must not wait any longer.
     pub(super) fn is_urgent(&mut self, now: Instant) -> bool {
         self.held as f64 >= self.urgent_at * self.size as f64
-            || self.runs.len() as f64 >= self.urgent_at * self.most as f64
+            || self.order.len() as f64 >= self.urgent_at * self.most as f64
             || self.too_old(now).is_some()
     }
 
@@ -189,77 +258,58 @@ impl WriteCache {
         if now.since(self.oldest) <= self.age_limit {
             return None;
         }
-        let oldest = self.runs.iter().enumerate().map(|(i, run)| (run.since, i)).min();
+        let oldest = (0..self.order.len()).map(|i| (self.run(i).since, i)).min();
         self.oldest = oldest.map_or(Instant::NEVER, |(since, _)| since);
         oldest.filter(|(since, _)| now.since(*since) > self.age_limit).map(|(_, i)| i)
     }
 
-    /// Chooses the run that an arm free at `now` reaches first, among those up to a generation,
-    /// and returns its positioning time. If the oldest run has waited too long, returns it at
-    /// no cost.
+    /// Chooses the run that an arm free at `now` reaches first and within `most` nanoseconds,
+    /// among those up to a generation, and returns its positioning time. If the oldest run has
+    /// waited too long, returns it at no cost.
     pub(super) fn choose(
         &mut self,
         now: Instant,
         arm: Arm,
         mechanism: &Mechanism,
         generation: Option<u64>,
+        most: u64,
     ) -> Option<(usize, u64)> {
         if let Some(index) = self.too_old(now) {
             return Some((index, 0));
         }
         let generation = generation.unwrap_or(u64::MAX);
-        let middle = self.runs.partition_point(|run| run.place.cylinder < arm.cylinder);
         let mut best: Option<(usize, u64)> = None;
-        let (mut least, mut reach) = (u64::MAX, u32::MAX);
-        let mut weigh = |index: usize, run: &Run| {
-            // No run further out on this side can be reached sooner.
-            if run.place.cylinder.abs_diff(arm.cylinder) >= reach {
-                return false;
-            }
-            if run.generation <= generation {
-                let at = now.max(run.first_there);
-                let cost = at.since(now) + mechanism.positioning(at, arm, &run.place, true);
-                if cost < least {
-                    least = cost;
-                    reach = mechanism.reach(cost);
-                    best = Some((index, cost));
-                }
-            }
-            true
-        };
-        let mut up = middle;
-        let mut down = middle;
-        let (mut go_up, mut go_down) = (true, true);
-        while go_up || go_down {
-            if go_up {
-                go_up = self.runs.get(up).is_some_and(|run| weigh(up, run));
-                up += 1;
-            }
-            if go_down {
-                go_down = down > 0 && weigh(down - 1, &self.runs[down - 1]);
-                down = down.saturating_sub(1);
-            }
-        }
+        Search::new(mechanism, now, arm, true, most).outwards(&self.order, |index| {
+            let run = self.run(index);
+            let cost = run.cost(now, arm, mechanism);
+            let better = best.map_or(cost <= most, |(_, least)| cost < least);
+            (better && run.generation <= generation).then(|| {
+                best = Some((index, cost));
+                cost
+            })
+        });
         best
     }
 
     /// Returns the sectors of a run.
     pub(super) fn extent(&self, index: usize) -> Extent {
-        self.runs[index].extent
+        self.run(index).extent
     }
 
     /// Removes a run, or at most its first `most` sectors, to be written back.
     pub(super) fn take(&mut self, index: usize, most: u64, mechanism: &Mechanism) -> Run {
-        let run = self.runs[index];
+        let run = *self.run(index);
         let most = most.min(AT_A_TIME);
         if run.extent.sectors() <= most {
-            return self.runs.remove(index);
+            return self.remove(index);
         }
         let middle = run.extent.start + most;
-        let rest = &mut self.runs[index];
+        let key = self.order[index].key as usize;
+        let rest = &mut self.runs[key];
         rest.extent.start = middle;
         rest.place = mechanism.geometry.place(middle);
-        self.generations[(run.generation - self.first_generation) as usize] += 1;
+        self.order[index] = BySector::new(rest, key);
+        *self.runs_of(run.generation) += 1;
         // The sectors behind it arrived later.
         let last_there = run.first_there;
         Run { extent: Extent { start: run.extent.start, end: middle }, last_there, ..run }
@@ -268,7 +318,7 @@ impl WriteCache {
     /// Records that a taken run is on the medium.
     pub(super) fn written_back(&mut self, run: &Run) {
         self.held -= run.extent.sectors();
-        self.generations[(run.generation - self.first_generation) as usize] -= 1;
+        *self.runs_of(run.generation) -= 1;
     }
 }
 
@@ -282,3 +332,6 @@ impl SectorsOrNone for Extent {
         self.end.saturating_sub(self.start)
     }
 }
+
+#[cfg(test)]
+mod tests;
