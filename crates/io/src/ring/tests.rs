@@ -262,6 +262,37 @@ fn what_else_completes_ends_a_wait_for_sockets() {
 }
 
 #[test]
+fn a_completion_put_off_before_the_first_wait_for_sockets_arrives() {
+    use std::io::Write as _;
+    for round in 0..20 {
+        let mut ring = light_ring();
+        let memory = Mapping::new(1 << 16, false).unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let reader = OwnedFd::from(reader);
+        let pipe = RingFile::of(&reader);
+        ring.read(pipe, memory.span(4096, 8), 0, tag(2));
+        ring.submit();
+        // The kernel puts the completion off until the next wait. The bell, which the first wait
+        // for sockets registers, does not ring for it any more.
+        writer.write_all(b"12345678").unwrap();
+        let (_here, there) = pair();
+        let file = RingFile::of(&there);
+        ring.receive(file, memory.span(0, 64), tag(1));
+        let mut arrived = Vec::new();
+        for _ in 0..3 {
+            if arrived.is_empty() {
+                ring.wait(Some(10_000_000_000)).unwrap();
+                ring.completions(&mut arrived);
+            }
+        }
+        assert_eq!(arrived.len(), 1, "round {round}: {arrived:?}");
+        assert_eq!((arrived[0].tag, arrived[0].result), (tag(2), 8), "round {round}");
+        ring.remove_file(pipe, reader);
+        ring.remove_file(file, there);
+    }
+}
+
+#[test]
 fn a_send_under_light_load_takes_what_is_added_until_the_wait() {
     use std::io::{Read as _, Write as _};
     let mut ring = light_ring();
