@@ -32,7 +32,7 @@ pub struct Target {
 }
 
 /// Every target, by name.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "capture", run: capture::capture, cases: 5000 },
     Target { name: "config", run: text::config, cases: 1500 },
     Target { name: "control", run: control::control, cases: 2000 },
