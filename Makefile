@@ -30,7 +30,7 @@ PLANTED_ARGS ?=
 .NOTPARALLEL:
 
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
-	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
+	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test user-mode-kernel kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
 	reproduce validate bench-sim lab-demo dashboard-demo lab-sweep-check picture book install install-strip uninstall deb container
 
 help: ## list the targets
@@ -177,22 +177,24 @@ SANITIZE_ARGS ?=
 sanitize: ## the tests of the crates with `unsafe` under AddressSanitizer (needs a nightly toolchain); SANITIZE_ARGS="arena"
 	scripts/sanitize.sh $(SANITIZE_ARGS)
 
+# With ublk, NBD, md and dm. Also for `make bench BENCH_ARGS="md devices database"`.
+KERNEL := $(TARGET_DIR)/kernel
+user-mode-kernel: ## build the user-mode kernel of kernel-test, power-cut-test and some benchmarks, once (7 minutes)
+	@tests/kernel/build.sh "$(KERNEL)"
+
 POWER_CUT_ARGS ?=
-power-cut-test: setup release ## power cuts of logged drives, at every flush and 1,000 other moments (user-mode Linux)
+power-cut-test: setup release user-mode-kernel ## power cuts of logged drives, at every flush and 1,000 other moments (user-mode Linux)
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/power_cut.py $(POWER_CUT_ARGS)
 
 # KERNEL_TEST_ARGS="--rounds 100 -- test_restarts.py": more kills in a row, some of the tests.
 KERNEL_TEST_ARGS ?=
-KERNEL := $(TARGET_DIR)/kernel
-kernel-test: setup release ## block devices in a user-mode kernel, which is built once (7 minutes): kills, stops, file systems, boots
-	@tests/kernel/build.sh "$(KERNEL)"
+kernel-test: setup release user-mode-kernel ## block devices in a user-mode kernel: kills, stops, file systems, boots
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/kernel/run.py --kernel "$(KERNEL)/linux" $(KERNEL_TEST_ARGS)
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m pytest tests/kernel/test_boot.py
 
 # TRANSCRIPTS_ARGS="--fresh": ids, sizes and times anew, too.
 TRANSCRIPTS_ARGS ?=
-mounting-transcripts: setup release ## the output that docs/mounting.md and the pages of hemi attach and detach-device show, from the user-mode kernel
-	@tests/kernel/build.sh "$(KERNEL)"
+mounting-transcripts: setup release user-mode-kernel ## the output that docs/mounting.md and the pages of hemi attach and detach-device show, from the user-mode kernel
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/kernel/transcripts.py --kernel "$(KERNEL)/linux" $(TRANSCRIPTS_ARGS)
 
 # FUZZ_SECONDS: for each target. FUZZ_TARGETS="page lost": only these (fuzz/run.sh tells more).

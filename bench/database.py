@@ -1,7 +1,7 @@
 """MariaDB under sysbench on hemi's block devices and on md RAID-1, in a user-mode kernel.
 
-The kernel is that of `make kernel-test`. It has one processor and slow system calls, so compare the
-rows with each other, not with the other tables.
+The kernel is that of `make user-mode-kernel`. It has one processor and slow system calls, so
+compare the rows with each other, not with the other tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from hemi_lab.database.sysbench import parse
 
-from .guest import KERNEL, keys_of, missing, run_in_guest, values_of
+from .guest import keys_of, missing, run_in_guest, values_of
 from .measure import median, table
 from .settings import Settings
 
@@ -53,7 +53,6 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
     run_in_guest(
         settings,
         data,
-        kernel=KERNEL,
         memory="3G",
         script="database_guest.sh",
         variables={

@@ -1,7 +1,7 @@
 """Ways to a block device, compared with each other and with md RAID-1, in a user-mode kernel.
 
-The kernel is that of `make kernel-test`. It has one processor and slow system calls, so compare the
-rows with each other, not with the other tables.
+The kernel is that of `make user-mode-kernel`. It has one processor and slow system calls, so
+compare the rows with each other, not with the other tables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from hemi_harness import FioResult
 from hemi_harness.fio import job_of
 
-from .guest import KERNEL, keys_of, missing, run_in_guest, values_of
+from .guest import keys_of, missing, run_in_guest, values_of
 from .measure import figures, median, table, thousands
 from .settings import Settings
 
@@ -57,7 +57,6 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
     run_in_guest(
         settings,
         data,
-        kernel=KERNEL,
         memory="2G",
         script="devices_guest.sh",
         variables={

@@ -10,18 +10,15 @@ from typing import Any
 
 from hemi_harness import HEMI, Sandbox
 from hemi_harness.sandbox import Process
-from hemi_harness.user_mode import kernel_arguments
+from hemi_harness.user_mode import KERNEL, MISSING, kernel_arguments
 
 from .settings import Settings
-
-KERNEL = Path(__file__).parents[1] / "target/kernel/linux"
-"""The kernel of `make kernel-test`, which has every driver built in."""
 
 
 def missing(tools: Iterable[str]) -> list[str]:
     """Returns those of these tools that are not installed, and the kernel if it is not built."""
     lacking = [tool for tool in tools if not shutil.which(tool)]
-    return lacking if KERNEL.exists() else [*lacking, "the kernel of make kernel-test"]
+    return lacking if KERNEL.exists() else [*lacking, MISSING]
 
 
 def keys_of(rounds: int, systems: Sequence[str], cases: Sequence[str]) -> list[str]:
@@ -44,7 +41,6 @@ def run_in_guest(
     settings: Settings,
     data: dict[str, Any],
     *,
-    kernel: str | Path,
     memory: str,
     script: str,
     variables: dict[str, Any],
@@ -62,7 +58,7 @@ def run_in_guest(
     """
     with Sandbox(settings.directory) as box:
         guest = box.start(
-            kernel,
+            KERNEL,
             *kernel_arguments(memory),
             f"init={Path(__file__).parent / script}",
             f"OUT={box.dir}",

@@ -1,20 +1,19 @@
 """Linux md RAID-1 and hemi, both inside user-mode Linux on the same RAM disks.
 
 Kernels without md (and clouds without nested virtualisation) leave user-mode Linux as the place
-where both run. It has one processor and a 10 ms tick, so compare the rows with each other, not with
-the other tables.
+where both run (`make user-mode-kernel`). It has one processor and a 10 ms tick, so compare the rows
+with each other, not with the other tables.
 """
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from hemi_harness import FioResult
 from hemi_harness.fio import job_of
 
-from .guest import run_in_guest, why
+from .guest import missing, run_in_guest, why
 from .measure import figures, median, table, thousands
 from .settings import Settings
 
@@ -25,7 +24,8 @@ SYSTEMS = (
     ("md.plain", "md"),
     ("md.write-behind-256", "md, write-mostly leg 0, write-behind 256"),
     ("md.write-behind-16383", "md, write-mostly leg 0, write-behind 16383"),
-    ("hemi", "**hemi**"),
+    ("ublk", "**hemi, ublk**"),
+    ("hemi", "**hemi, NBD socket**"),
 )
 CASES = (
     ("none", "both legs alike"),
@@ -39,15 +39,15 @@ VOLUME_MIB = 192
 SECONDS_MAX = 12
 # Limit for a guest that hangs. Its own waits give up after 30 s.
 RUN_SECONDS_LIMIT = 600
-NEEDS = ("linux", "mdadm", "dmsetup", "busybox", "fio")
+NEEDS = ("mdadm", "dmsetup", "busybox", "fio")
 
 
 def measure(settings: Settings, say: Any) -> dict[str, Any]:
     seconds = min(settings.freeze_seconds, SECONDS_MAX)
     data: dict[str, Any] = {"settings": settings.record(), "seconds": seconds, "runs": {}}
-    missing = [tool for tool in NEEDS if not shutil.which(tool)]
-    if missing:
-        data["skipped"] = f"not run: {', '.join(missing)} not installed (`make setup`)"
+    lacking = missing(NEEDS)
+    if lacking:
+        data["skipped"] = f"not run: {', '.join(lacking)} missing"
         say(data["skipped"])
         return data
     keys = [f"{s}.{c}.{depth}" for depth in DEPTHS for c, _ in CASES for s, _ in SYSTEMS]
@@ -59,10 +59,11 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
     run_in_guest(
         settings,
         data,
-        kernel="linux",
         memory="2G",
         script="md_guest.sh",
         variables={
+            "brd.rd_size": (VOLUME_MIB + 64) * 1024,
+            "brd.rd_nr": 2,
             "SECONDS_RUN": seconds,
             "VOLUME_MIB": VOLUME_MIB,
             "SYSTEMS": ",".join(system for system, _ in SYSTEMS),
@@ -90,7 +91,7 @@ def _figures(key: str, path: Path, directory: Path) -> dict[str, Any]:
 def freeze_headline(data: dict[str, Any]) -> list[list[str]]:
     """Returns for each system the longest stall with either leg frozen, and the IOPS, by depth."""
     rows = []
-    for system, label in _hemi_first():
+    for system, label in _hemi_first(data):
         row = [f"{label}, in the guest", data["host"]]
         for depth in DEPTHS:
             got = [data["runs"][f"{system}.{leg}.{depth}"] for leg in ("0", "1")]
@@ -104,7 +105,7 @@ def slow_headline(data: dict[str, Any]) -> list[list[str]]:
     """Returns by system and depth the IOPS with equal legs and with a slow one, and the share
     kept."""
     rows = []
-    for system, label in _hemi_first():
+    for system, label in _hemi_first(data):
         for depth in DEPTHS:
             alike, slow = (data["runs"][f"{system}.{c}.{depth}"]["iops"] for c in ("none", "slow"))
             cells = [f"{label}, in the guest", data["host"], str(depth)]
@@ -112,8 +113,13 @@ def slow_headline(data: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _hemi_first() -> list[tuple[str, str]]:
-    return sorted(SYSTEMS, key=lambda system: system[0] != "hemi")
+def _systems(data: dict[str, Any]) -> list[tuple[str, str]]:
+    """Returns the systems that were measured. Stored results can be older than a system here."""
+    return [(key, label) for key, label in SYSTEMS if f"{key}.{CASES[0][0]}.1" in data["runs"]]
+
+
+def _hemi_first(data: dict[str, Any]) -> list[tuple[str, str]]:
+    return sorted(_systems(data), key=lambda system: "hemi" not in system[1])
 
 
 def report(data: dict[str, Any]) -> list[str]:
@@ -122,8 +128,8 @@ def report(data: dict[str, Any]) -> list[str]:
     lines = [
         f"4 KiB random writes, {data['seconds']} s a run, one run each; user-mode Linux",
         f"{data['kernel']}, one processor with a tick of 10 ms, RAM disks behind dm-delay, frozen",
-        "by suspending it. fio on `/dev/md0` for md (no socket), fio's NBD engine for hemi, so the",
-        "protocol's cost is hemi's alone here. hemi's exposure bound: 1 GiB, 60 s. Latencies",
+        "by suspending it. fio on the block device for md and ublk, its NBD engine for the socket.",
+        "hemi's exposure bound: 1 GiB, 60 s. Its ledger is in memory, as the legs are. Latencies",
         "include the submission, in which md lets a writer wait once too many writes are behind.",
         '"Of its own": the IOPS beside those of the same mirror with both legs alike.',
         "",
@@ -131,7 +137,7 @@ def report(data: dict[str, Any]) -> list[str]:
     rows = []
     for case, case_label in CASES:
         for depth in DEPTHS:
-            for system, label in SYSTEMS:
+            for system, label in _systems(data):
                 got = data["runs"][f"{system}.{case}.{depth}"]
                 undisturbed = data["runs"][f"{system}.none.{depth}"]
                 rows.append(

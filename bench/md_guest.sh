@@ -7,13 +7,7 @@
 # shellcheck source=bench/guest.sh
 . "$(dirname "$0")/guest.sh"
 
-modules=/usr/lib/uml/modules/$(uname -r)/kernel/drivers
-leg_kib=$(((VOLUME_MIB + 64) * 1024))
-sectors=$((leg_kib * 2))
-for module in md/md-mod md/raid1 md/dm-mod md/dm-delay; do
-  busybox insmod "$modules/$module.ko" || fail "no module $module"
-done
-busybox insmod "$modules/block/brd.ko" rd_nr=2 rd_size=$leg_kib max_part=0 || fail "no module brd"
+sectors=$(((VOLUME_MIB + 64) * 2048))
 # Written in full once, so that no measured write is the one that allocates its page.
 for i in 0 1; do dd if=/dev/zero of=/dev/ram$i bs=1M count=$((VOLUME_MIB + 64)) status=none; done
 
@@ -44,12 +38,13 @@ start_md() { # OPTIONS...: the write-mostly leg must be slot 0 for write-behind 
   [ -b /dev/md0 ] || fail "no block device /dev/md0"
 }
 converged() { "$HEMI" status --json --control /run/work/v.ctl | grep -q '"converged": true'; }
-start_hemi() {
-  "$HEMI" create --size "${VOLUME_MIB}M" --leg /dev/mapper/leg0 --leg /dev/mapper/leg1 \
+start_hemi() { # OPTIONS...
+  "$HEMI" create --size "${VOLUME_MIB}M" --name v --leg /dev/mapper/leg0 --leg /dev/mapper/leg1 \
     --wipe /dev/mapper/leg0 --wipe /dev/mapper/leg1 || fail "hemi could not create the volume"
   rm -f /run/work/v.sock /run/work/v.ctl
   "$HEMI" serve --leg /dev/mapper/leg0 --leg /dev/mapper/leg1 --nbd unix:/run/work/v.sock \
-    --control /run/work/v.ctl --set engine.exposure.bytes=1GiB --set engine.exposure.age=60s &
+    --control /run/work/v.ctl --ledger /run/work --set engine.exposure.bytes=1GiB \
+    --set engine.exposure.age=60s "$@" &
   server=$!
   retry test -S /run/work/v.ctl
   # md's array is assumed clean, as hemi's legs also have to be identical before it is measured.
@@ -67,13 +62,19 @@ start() {
     target="--ioengine=nbd --uri=nbd+unix:///?socket=/run/work/v.sock"
     start_hemi
     ;;
+  ublk)
+    start_hemi --device=ublk
+    retry test -b /dev/hemi/v
+    target="--ioengine=libaio --direct=1 --allow_file_create=0 --filename=$(readlink -f /dev/hemi/v)"
+    ;;
   *) fail "no such system: $1" ;;
   esac
 }
 stop() {
   case $1 in
   md.*) retry mdadm --stop /dev/md0 ;;
-  hemi)
+  hemi | ublk)
+    [ "$1" = hemi ] || "$HEMI" detach-device --control /run/work/v.ctl || fail "the device stays"
     # The debt to a slow leg does not matter here, and would take time to drain.
     kill -KILL $server
     wait $server

@@ -30,7 +30,7 @@ TOOLS=(
 # its own instead of the server that Debian's package starts).
 OPTIONAL=(
   debootstrap lintian                      # a package in a clean root
-  user-mode-linux mdadm nbd-client dmsetup busybox-static linux-perf chromium mariadb-server sysbench
+  mdadm nbd-client dmsetup busybox-static linux-perf chromium mariadb-server sysbench
   cryptsetup-bin lvm2 btrfs-progs libvirt-clients # what is put on a volume, and the schemas of libvirt
 )
 

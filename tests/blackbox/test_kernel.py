@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from hemi_harness.hemi import HEMI
+from hemi_harness.user_mode import KERNEL, MISSING
 
 TREE = Path(__file__).parent.parent.parent
-KERNEL = Path(os.environ.get("CARGO_TARGET_DIR", TREE / "target")) / "kernel" / "linux"
 
 
-@pytest.mark.skipif(not KERNEL.exists(), reason="no user-mode kernel: `make kernel-test` builds it")
+@pytest.mark.skipif(not KERNEL.exists(), reason=f"not built: {MISSING}")
 def test_volumes_as_block_devices() -> None:
     done = subprocess.run(
         [sys.executable, TREE / "tests/kernel/run.py", "--kernel", KERNEL, "--rounds", "3"],

@@ -33,7 +33,7 @@ from hemi_harness import HEMI, Sandbox, Volume
 from hemi_harness.hemi import MIB
 from hemi_harness.history import SECTOR, Lost, data, seen_in
 from hemi_harness.sandbox import run
-from hemi_harness.user_mode import kernel_arguments
+from hemi_harness.user_mode import KERNEL, MISSING, kernel_arguments
 from write_log import MARK, Drive, Entry, read_log
 
 HERE = Path(__file__).parent
@@ -41,7 +41,7 @@ SIZE = 8 * MIB
 LEG_BYTES = 12 * MIB
 LOG_BYTES = 2048 * MIB
 BLOCK = 4096
-NEEDS = ("linux", "dmsetup", "busybox", "losetup")
+NEEDS = ("dmsetup", "busybox", "losetup")
 Say = Callable[[str], object]
 
 
@@ -69,12 +69,11 @@ def record(box: Sandbox, case: Case, seed: int, flushes: int) -> tuple[Path, lis
     out.mkdir()
     log = box.file("log.img", LOG_BYTES)
     printed = run(
-        "linux",
+        KERNEL,
         *kernel_arguments("1G"),
         f"ubdb={log}",
         "brd.rd_nr=1",
         f"brd.rd_size={LEG_BYTES // 1024 * 2}",
-        "brd.max_part=0",
         f"init={HERE / 'power_cut_guest.sh'}",
         f"OUT={out}",
         f"HEMI={HEMI}",
@@ -233,6 +232,8 @@ def main() -> None:
     missing = [tool for tool in NEEDS if not shutil.which(tool)]
     if missing:
         raise SystemExit(f"not installed: {', '.join(missing)} (`make setup`)")
+    if not KERNEL.exists():
+        raise SystemExit(f"not built: {MISSING}")
     seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
     print(f"seed {seed}", flush=True)
     checked = 0

@@ -14,14 +14,6 @@ ip link set lo up 2>/dev/null
 exec >"$OUT/guest.log" 2>&1
 set -x
 
-modules=/usr/lib/uml/modules/$(uname -r)/kernel/drivers
-# A kernel of `make kernel-test` has them built in.
-if [ -d "$modules" ]; then
-  for module in md/dm-mod md/dm-log-writes md/dm-flakey block/loop; do
-    busybox insmod "$modules/$module.ko"
-  done
-  busybox insmod "$modules/block/brd.ko" rd_nr=1 rd_size=$((LEG_KIB * 2)) max_part=0
-fi
 leg=$((LEG_KIB * 2))
 echo "0 $((leg * 2)) log-writes /dev/ram0 /dev/ubdb" | dmsetup create log
 dmsetup mknodes

@@ -1,6 +1,6 @@
 """The power-cut test's reader of logs and model of drives.
 
-The test itself runs in short for `make test-long` (it needs user-mode Linux)."""
+The test itself runs in short for `make test-long`, if the user-mode kernel is there."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hemi_harness import Sandbox
 from hemi_harness.history import Lost, data
+from hemi_harness.user_mode import KERNEL, MISSING
 from power_cut import BLOCK, CASES, Case, check_blocks, replay, tell_flushes_apart
 from write_log import DISCARD, FLUSH, MARK, Drive, Entry, read_log
 
@@ -86,6 +87,7 @@ def test_what_was_flushed_must_be_there() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.skipif(not KERNEL.exists(), reason=f"not built: {MISSING}")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_power_cuts_lose_nothing_flushed(sandbox: Sandbox, case: Case) -> None:
     assert replay(sandbox, case, seed=1, flushes=10, cuts=10, say=print) > 10
