@@ -8,6 +8,8 @@ const { uPlot } = globalThis;
 const SYNC = uPlot.sync("hemi");
 /** Rows of the table behind a chart. */
 const ROWS = 60;
+/** Seconds for which the newest values count as those of now. */
+const NOW_SECONDS = 5;
 const AXIS_FONT = "11px system-ui, sans-serif";
 
 /** Returns a colour of the style sheet. */
@@ -150,9 +152,18 @@ export class Chart {
     if (this.plot) this.#make();
   }
 
+  /** Returns the index of the newest values. The very last time may be one that nobody has told of yet. */
+  #newest() {
+    const [times, ...columns] = this.data;
+    const last = times.length - 1;
+    const isKnown = (at) => columns.some((column) => column[at] !== null && column[at] !== undefined);
+    for (let at = last; at >= 0 && times[last] - times[at] <= NOW_SECONDS; at -= 1) if (isKnown(at)) return at;
+    return last;
+  }
+
   /** Says the values at one time; without one the newest. */
   #say(index) {
-    const at = index ?? this.data[0].length - 1;
+    const at = index ?? this.#newest();
     const parts = this.columns
       .map(({ label, show }, series) => {
         const value = this.data[series + 1][at];
