@@ -106,13 +106,13 @@ impl Checker {
             }
             _ => {
                 for sector in request.extent.start..request.extent.end {
-                    for written in &mut self.sectors[sector as usize].writes {
+                    // It is one of the last.
+                    let writes = self.sectors[sector as usize].writes.iter_mut().rev();
+                    for written in writes.filter(|w| w.token == request.token).take(1) {
+                        written.answered = Some(now);
                         // A discard may do nothing.
-                        if written.token == request.token {
-                            written.answered = Some(now);
-                            written.certain = succeeded && request.operation != Operation::Discard;
-                            written.durable |= succeeded && request.fua && written.certain;
-                        }
+                        written.certain = succeeded && request.operation != Operation::Discard;
+                        written.durable |= succeeded && request.fua && written.certain;
                     }
                 }
             }
