@@ -30,7 +30,7 @@ PLANTED_ARGS ?=
 .NOTPARALLEL:
 
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
-	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test user-mode-kernel kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
+	test-beside test-torture torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test user-mode-kernel kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
 	reproduce validate bench-sim lab-demo dashboard-demo lab-sweep-check picture book install install-strip uninstall deb container
 
 help: ## list the targets
@@ -85,20 +85,17 @@ container: $(BINARY) ## build a container image, an OCI archive in target/contai
 # the tree once more.
 test: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 test: export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
-test: setup-test lint build test-unit test-beside ## everything CI runs: lint, unit, property and black-box tests, 20,000 known seeds (some 26 minutes cold)
+test: setup-test lint build test-beside ## everything CI runs: lint, unit, property and black-box tests, 20,000 known seeds (some 26 minutes cold)
 	@if [ -e "$(TARGET_DIR)/torture-daily.found" ]; then cat "$(TARGET_DIR)/torture-daily.found"; fi
 
-# The black-box tests mostly wait. The torture is built, and runs, in what they leave of the processors.
+# The black-box tests and some unit tests mostly wait. The torture is built, and runs, in what they leave of the
+# processors, and of both when they have ended.
 test-beside:
-	@{ $(MAKE) torture-report && "$(TARGET_DIR)/release/hemi-torture" $(TORTURE_KNOWN) --jobs 1; } \
-		>"$(TARGET_DIR)/torture-known.log" 2>&1 & \
-	torture=$$!; \
-	trap 'kill $$torture 2>/dev/null || true' EXIT; \
-	if $(MAKE) test-blackbox; then passed=0; else passed=1; fi; \
-	if [ $$passed = 0 ] && ! wait $$torture; then passed=1; fi; \
-	trap - EXIT; \
-	cat "$(TARGET_DIR)/torture-known.log"; \
-	exit $$passed
+	@MAKE="$(MAKE)" scripts/beside.sh "$(TARGET_DIR)/beside" test-blackbox test-unit test-torture
+
+test-torture:
+	@nice $(MAKE) torture-report
+	nice "$(TARGET_DIR)/release/hemi-torture" $(TORTURE_KNOWN) --jobs 2
 
 test-unit:
 	$(CARGO) test --locked --workspace --quiet
