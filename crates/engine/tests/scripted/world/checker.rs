@@ -29,6 +29,10 @@ impl Written {
 #[derive(Clone, Default)]
 struct Sector {
     writes: Vec<Written>,
+    /// The first so many of them are durable and stay so.
+    durable: usize,
+    /// One of them may be excluded.
+    excludes: bool,
     /// A value that a read has returned, and the time: later reads may not go back behind it.
     observed: Option<(u64, Instant)>,
     /// The time of the last crash. One of the writes answered by then is the state, and the first
@@ -54,7 +58,7 @@ impl Checker {
             durable: true,
             excluded: false,
         };
-        let sector = Sector { writes: vec![first], observed: None, crashed: None };
+        let sector = Sector { writes: vec![first], ..Sector::default() };
         Checker { sectors: vec![sector; count], invoked: Default::default(), reads_checked: 0 }
     }
 
@@ -93,15 +97,7 @@ impl Checker {
             }
             Operation::Flush => {
                 for sector in self.sectors.iter_mut().filter(|_| succeeded) {
-                    let settled = sector.crashed.is_none();
-                    for written in &mut sector.writes {
-                        let covered = written.answered.is_some_and(|a| a <= invoked);
-                        written.durable |= written.certain && covered && !written.excluded;
-                    }
-                    if settled {
-                        // A write that another has durably replaced cannot come back.
-                        sector.writes.retain(|w| !w.excluded);
-                    }
+                    sector.flush(invoked);
                 }
             }
             _ => {
@@ -184,6 +180,20 @@ impl Sector {
         !overwritten && !behind && !written.excluded
     }
 
+    /// Notes that a flush, begun at `invoked`, has succeeded.
+    fn flush(&mut self, invoked: Instant) {
+        for written in &mut self.writes[self.durable..] {
+            let covered = written.answered.is_some_and(|answered| answered <= invoked);
+            written.durable |= written.certain && covered && !written.excluded;
+        }
+        self.durable += self.writes[self.durable..].iter().take_while(|w| w.durable).count();
+        if self.excludes && self.crashed.is_none() {
+            // A write that another has durably replaced cannot come back.
+            self.writes.retain(|w| !w.excluded);
+            (self.durable, self.excludes) = (0, false);
+        }
+    }
+
     fn check_read(&mut self, number: u64, value: u64, invoked: Instant, now: Instant) {
         let allowed = self.writes.iter().any(|w| w.version == value && self.fits(w, invoked));
         assert!(
@@ -199,6 +209,7 @@ impl Sector {
         if self.writes.iter().any(|w| w.version == value && from_before(w)) {
             // The read has shown which of the possible states is the one.
             self.crashed = None;
+            self.excludes = true;
             for written in &mut self.writes {
                 if from_before(written) {
                     written.certain = written.version == value;
@@ -213,6 +224,7 @@ impl Sector {
         let kept = self.writes.clone();
         let replaced = |written: &Written| kept.iter().any(|o| o.durable && written.is_before(o));
         self.writes.retain(|written| !replaced(written));
+        (self.durable, self.excludes) = (0, false);
         self.observed = None;
         for written in &mut self.writes {
             // None is certain to be the last any more.
