@@ -80,8 +80,8 @@ def _figures(key: str, path: Path, directory: Path) -> dict[str, Any]:
     """Returns the figures of a run, with hemi's processor time for a request in µs."""
     ticks = (directory / f"{key}.ticks").read_text()
     job = job_of(path)
-    kind = "read" if job["read"]["total_ios"] else "write"
-    result = FioResult.parse(job, kind)
+    read = FioResult.parse(job, "read")
+    result = read if read.operations else FioResult.parse(job, "write")
     got = figures(result, None)
     got["cpu_us"] = int(ticks) * 10_000 / max(result.operations, 1)
     return got

@@ -10,6 +10,7 @@ from typing import Any
 
 from hemi_harness import FioResult, Nbdkit, Sandbox, Volume
 from hemi_harness.hemi import leg_bytes
+from hemi_lab.drivers.fio.document import direction
 
 from .measure import Load, figures, median, table, thousands, verdict
 from .settings import Settings
@@ -193,8 +194,7 @@ def one_run(
         None if before is None or after is None else after - before,
     )
     # A stall of a flush is a stall as well.
-    flushes = job.get("sync", {}).get("lat_ns", {})
-    got["flush_max"] = float(flushes.get("max", 0)) / 1000
+    got["flush_max"] = direction(job, "sync").latency.maximum * 1e6
     got["wait_limit_ms"] = limits[0] if limits else case.wait_limit_ms(None)
     return got
 

@@ -80,9 +80,7 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
 
 def _figures(key: str, path: Path, directory: Path) -> dict[str, Any]:
     """Returns the figures of a run. Latencies count from the start of the submission."""
-    job = job_of(path)
-    job["write"]["clat_ns"] = job["write"]["lat_ns"]
-    result = FioResult.parse(job, "write")
+    result = FioResult.parse(job_of(path), "write", with_submission=True)
     if result.errors or not result.operations:
         raise AssertionError(f"{key} wrote nothing in the guest:\n{why(directory)}")
     return figures(result, None)

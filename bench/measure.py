@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from hemi_harness import Fio, FioResult, Sandbox
 from hemi_harness.sandbox import Arg
@@ -24,7 +24,7 @@ class Load:
     options: tuple[tuple[str, Arg], ...] = ()
 
     @property
-    def direction(self) -> str:
+    def direction(self) -> Literal["read", "write"]:
         return "read" if "read" in self.rw else "write"
 
     def start(self, box: Sandbox, target: Target, size: int, seconds: int, **extra: Arg) -> Fio:

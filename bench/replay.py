@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hemi_harness import HEMI, Sandbox, run
-from hemi_harness.fio import job_of, percentile
+from hemi_harness.fio import job_of
+from hemi_lab.drivers.fio.document import direction
 
 from .measure import median, table, verdict
 from .settings import MIB, Settings
@@ -122,7 +123,7 @@ def fio(
         "seconds": max(int(row[0]) for row in rows) / 1e3 - first,
         "requests": len(late),
         "p99": late[len(late) * 99 // 100] * 1e6,
-        "service_p99": percentile(job["read"]["clat_ns"], 99) / 1e3,
+        "service_p99": direction(job, "read").completion.percentile(99) * 1e6,
         "lateness_p99": None,
         "processor_seconds": (job["usr_cpu"] + job["sys_cpu"]) / 100 * job["job_runtime"] / 1e3,
     }

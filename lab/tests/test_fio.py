@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hemi_lab.drivers.fio import job, output
+from hemi_lab.drivers.fio import document, job, output
 from hemi_lab.drivers.fio.driver import FioDriver
 from hemi_lab.errors import ToolError
 from hemi_lab.steps import Step
@@ -82,9 +82,34 @@ def test_sizes_below_the_targets_block_are_raised_and_noted() -> None:
 
 def test_warnings_before_the_json() -> None:
     text = 'fio: this is old\nnote: x\n{"jobs": [{"error": 0}]}\ntrailer'
-    assert output.parse(text) == {"jobs": [{"error": 0}]}
+    assert document.parse(text) == {"jobs": [{"error": 0}]}
     with pytest.raises(ValueError, match="no JSON"):
-        output.parse("fio: nothing")
+        document.parse("fio: nothing")
+
+
+def test_a_documents_figures_are_in_seconds_and_bytes() -> None:
+    latency = {
+        "N": 4,
+        "mean": 1500.0,
+        "stddev": 250.0,
+        "min": 1000,
+        "max": 2000,
+        # fio tells the middle of a bin, here beyond the longest.
+        "percentile": {"50.000000": 1400, "99.900000": 2008},
+        "bins": {"1400": 4},
+    }
+    written = {"total_ios": 5, "short_ios": 1, "io_bytes": 20480, "runtime": 1500, "iops": 3.5}
+    found = document.first_job(json.dumps({"jobs": [{"write": {**written, "clat_ns": latency}}]}))
+    part = document.direction(found, "write")
+    assert (part.issued, part.lost, part.bytes, part.iops, part.seconds) == (5, 1, 20480, 3.5, 1.5)
+    done = part.completion
+    assert (done.count, done.minimum, done.maximum) == (4, 1e-6, 2e-6)
+    assert (done.mean, done.deviation) == (1.5e-6, 2.5e-7)
+    assert (done.percentile(50), done.percentile(99.9), done.percentile(99)) == (1.4e-6, 2e-6, 0)
+    assert part.latency == document.Latency()
+    assert document.direction(found, "read").issued == 0
+    with pytest.raises(IndexError):
+        document.first_job('{"jobs": []}')
 
 
 def answer(count: int, bins: dict[str, int]) -> dict[str, Any]:

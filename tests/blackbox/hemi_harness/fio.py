@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from hemi_lab.drivers.fio.document import Kind, direction, first_job
 
 from .sandbox import Arg, Process, Sandbox
 
@@ -13,25 +14,16 @@ from .sandbox import Arg, Process, Sandbox
 PERCENTILES = (50.0, 99.0, 99.9, 99.99)
 
 
-def percentile(latency: dict[str, Any], rank: float) -> float:
-    """Returns a percentile of fio's `clat_ns` in nanoseconds, or 0 if fio does not report it.
-
-    fio reports the middle of a bucket, which may lie beyond the exact minimum or maximum."""
-    found = float(latency.get("percentile", {}).get(f"{rank:.6f}", 0))
-    return min(max(found, float(latency["min"])), float(latency["max"])) if found else 0.0
-
-
 def job_of(path: Path, process: Process | None = None) -> dict[str, Any]:
     """Returns the only job of the JSON that fio has written, which may have warnings before it.
 
     If there is none, the error shows what the process printed."""
     text = path.read_text() if path.exists() else ""
-    start = text.find("{")
-    if start < 0:
+    try:
+        return first_job(text)
+    except (ValueError, LookupError) as error:
         said = process.output() if process else ""
-        raise AssertionError(f"fio wrote no JSON:\n{text}\n{said}")
-    job: dict[str, Any] = json.loads(text[start:])["jobs"][0]
-    return job
+        raise AssertionError(f"fio wrote no JSON of a job: {error}\n{text}\n{said}") from error
 
 
 @dataclass(frozen=True)
@@ -52,19 +44,21 @@ class FioResult:
     cpu_system: float
 
     @staticmethod
-    def parse(job: dict[str, Any], direction: str) -> FioResult:
-        side = job[direction]
-        latency = side["clat_ns"]
+    def parse(job: dict[str, Any], kind: Kind, with_submission: bool = False) -> FioResult:
+        """Returns the figures of a job's reads or writes. Latencies count from the end of the
+        submission, or from its start."""
+        side = direction(job, kind)
+        latency = side.latency if with_submission else side.completion
         return FioResult(
-            iops=float(side["iops"]),
-            operations=int(side["total_ios"]),
-            bytes=int(side["io_bytes"]),
-            mean=float(latency["mean"]) / 1000,
-            p50=percentile(latency, 50) / 1000,
-            p99=percentile(latency, 99) / 1000,
-            p999=percentile(latency, 99.9) / 1000,
-            max=float(latency["max"]) / 1000,
-            seconds=float(side["runtime"]) / 1000,
+            iops=side.iops,
+            operations=side.issued,
+            bytes=side.bytes,
+            mean=latency.mean * 1e6,
+            p50=latency.percentile(50) * 1e6,
+            p99=latency.percentile(99) * 1e6,
+            p999=latency.percentile(99.9) * 1e6,
+            max=latency.maximum * 1e6,
+            seconds=side.seconds,
             errors=int(job["error"]),
             cpu_user=float(job["usr_cpu"]),
             cpu_system=float(job["sys_cpu"]),

@@ -14,7 +14,7 @@ import polars as pl
 
 from hemi_lab import requests, tool
 from hemi_lab.drivers.base import Ceiling, Outcome
-from hemi_lab.drivers.fio import job, output
+from hemi_lab.drivers.fio import document, job, output
 from hemi_lab.drivers.fio.records import records
 from hemi_lab.errors import LabError, ToolError
 from hemi_lab.faults import Faults
@@ -199,14 +199,13 @@ def idle(seconds: float) -> StepResult:
 
 def _first_job(path: Path, interrupted: bool, command: list[str]) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = output.parse(path.read_text())["jobs"][0]
+        return document.first_job(path.read_text())
     except (OSError, ValueError, KeyError, IndexError, json.JSONDecodeError) as error:
         if interrupted:
             return None
         raise LabError(
             f"fio ended well, but its JSON cannot be read: {error}", "Try another version of fio."
         ) from error
-    return found
 
 
 def _before_json(text: str) -> str:

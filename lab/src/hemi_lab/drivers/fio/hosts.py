@@ -17,7 +17,7 @@ import polars as pl
 
 from hemi_lab import tool
 from hemi_lab.drivers.base import Ceiling, Outcome
-from hemi_lab.drivers.fio import job, output
+from hemi_lab.drivers.fio import document, job, output
 from hemi_lab.drivers.fio.driver import find_fio, idle
 from hemi_lab.errors import LabError, ToolError, UsageError
 from hemi_lab.statistics.histogram import Histogram, Moments
@@ -162,7 +162,7 @@ class HostsDriver:
     ) -> list[dict[str, Any]] | None:
         """Returns each host's part, in the hosts' order, or `None` if an interruption left none."""
         try:
-            clients = output.parse(path.read_text())["client_stats"]
+            clients = document.parse(path.read_text())["client_stats"]
         except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
             if finished.interrupted:
                 return None

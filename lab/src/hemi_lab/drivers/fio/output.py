@@ -1,9 +1,8 @@
-"""Reads fio's JSON and its logs into a step's result."""
+"""Makes a step's result of fio's JSON and its logs."""
 
 from __future__ import annotations
 
 import csv
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from hemi_lab.drivers.fio.document import Kind, direction
 from hemi_lab.drivers.fio.job import LOGS
 from hemi_lab.statistics.histogram import (
     Histogram,
@@ -24,32 +24,19 @@ from hemi_lab.steps import INTERVALS, Operation
 _SLIVER = 0.02
 """Seconds. A shorter interval is part of the one before."""
 
-_DIRECTIONS = {0: "read", 1: "write"}
-
-
-def parse(text: str) -> dict[str, Any]:
-    """Parses the JSON object in fio's output, which may have warnings before it."""
-    begin = text.find("{")
-    if begin < 0:
-        raise ValueError("no JSON in fio's output")
-    parsed: dict[str, Any] = json.JSONDecoder().raw_decode(text[begin:])[0]
-    return parsed
+_DIRECTIONS: dict[int, Kind] = {0: "read", 1: "write"}
 
 
 def operations(job: dict[str, Any]) -> dict[str, Operation]:
     """Returns reads, writes and all together of one job of the JSON (the group's, as reported)."""
     found: dict[str, Operation] = {}
     for kind in _DIRECTIONS.values():
-        part = job.get(kind, {})
-        latency = part.get("lat_ns", {})
-        count = int(latency.get("N", 0))
-        if not count:
+        part = direction(job, kind)
+        latency = part.latency
+        if not latency.count:
             continue
-        moments = Moments(
-            count, latency["mean"] / 1e9, latency["stddev"] / 1e9, latency["max"] / 1e9
-        )
-        bins = from_fio_bins(latency.get("bins", {}))
-        found[kind] = Operation(moments, int(part["io_bytes"]), bins)
+        moments = Moments(latency.count, latency.mean, latency.deviation, latency.maximum)
+        found[kind] = Operation(moments, part.bytes, from_fio_bins(latency.bins))
     found["all"] = Operation(
         Moments.merged(part.moments for part in found.values()),
         sum(part.bytes for part in found.values()),
@@ -60,16 +47,14 @@ def operations(job: dict[str, Any]) -> dict[str, Operation]:
 
 def issued_and_completed(job: dict[str, Any]) -> tuple[int, int]:
     """Returns fio's counts of issued requests and of those whose end it measured."""
-    parts = [job.get(kind, {}) for kind in _DIRECTIONS.values()]
-    issued = sum(int(part.get("total_ios", 0)) for part in parts)
-    completed = sum(int(part.get("lat_ns", {}).get("N", 0)) for part in parts)
-    lost = sum(int(part.get("short_ios", 0)) + int(part.get("drop_ios", 0)) for part in parts)
-    return issued, completed - lost
+    parts = [direction(job, kind) for kind in _DIRECTIONS.values()]
+    completed = sum(part.latency.count - part.lost for part in parts)
+    return sum(part.issued for part in parts), completed
 
 
 def seconds(job: dict[str, Any]) -> float:
     """Returns the seconds in which requests were made, of the longest direction."""
-    return max(int(job.get(kind, {}).get("runtime", 0)) for kind in _DIRECTIONS.values()) / 1000
+    return max(direction(job, kind).seconds for kind in _DIRECTIONS.values())
 
 
 def intervals(folder: Path, job: dict[str, Any], from_server: bool = False) -> pl.DataFrame:
@@ -85,22 +70,22 @@ def intervals(folder: Path, job: dict[str, Any], from_server: bool = False) -> p
     whole = seconds(job)
     rows: list[dict[str, Any]] = []
     maxima = _maxima(folder)
-    for direction, kind in _DIRECTIONS.items():
-        part = job.get(kind, {})
-        total = from_fio_bins(part.get("clat_ns", {}).get("bins", {}))
+    for number, kind in _DIRECTIONS.items():
+        part = direction(job, kind)
+        total = from_fio_bins(part.completion.bins)
         if not total.total:
             continue
-        windows = _histograms(folder, direction, from_server)
+        windows = _histograms(folder, number, from_server)
         rest = _without(total, Histogram.merged(windows.values()))
         last = max(windows, default=-1) + 1
         if rest.total:
             if last and whole - last <= _SLIVER:
                 last -= 1
             windows[last] = Histogram.merged([windows.get(last, Histogram()), rest])
-        mean_size = int(part["io_bytes"]) / total.total
+        mean_size = part.bytes / total.total
         for second, window in sorted(windows.items()):
             length = max(min(1.0, whole - second), _SLIVER)
-            moments = window.cut(part["lat_ns"]["max"] / 1e9).moments()
+            moments = window.cut(part.latency.maximum).moments()
             rows.append(
                 {
                     "start_seconds": float(second),
@@ -109,7 +94,7 @@ def intervals(folder: Path, job: dict[str, Any], from_server: bool = False) -> p
                     "count": window.total,
                     "bytes": round(window.total * mean_size),
                     "mean_seconds": moments.mean,
-                    "maximum_seconds": maxima.get((second, direction), moments.maximum),
+                    "maximum_seconds": maxima.get((second, number), moments.maximum),
                     "standard_deviation_seconds": moments.standard_deviation,
                 }
             )
@@ -190,8 +175,8 @@ def mended(lines: list[list[int]]) -> list[list[int]]:
 def _maxima(folder: Path) -> dict[tuple[int, int], float]:
     maxima: dict[tuple[int, int], float] = defaultdict(float)
     for path in sorted(folder.glob(f"{LOGS}_lat.*.log")):
-        for millisecond, nanoseconds, direction, *_ in _lines(path):
-            key = (_second(millisecond), direction)
+        for millisecond, nanoseconds, number, *_ in _lines(path):
+            key = (_second(millisecond), number)
             maxima[key] = max(maxima[key], nanoseconds / 1e9)
     return dict(maxima)
 
