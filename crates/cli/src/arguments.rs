@@ -63,6 +63,7 @@ pub(crate) enum Command {
     Demo(crate::demo::DemoArgs),
     Config(commands::config::ConfigArgs),
     Generate(commands::generate::GenerateArgs),
+    AtDevice(commands::at_device::AtDeviceArgs),
     LookForLegs(commands::look_for_legs::LookForLegsArgs),
 }
 

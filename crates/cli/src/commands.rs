@@ -8,6 +8,7 @@ use crate::arguments::Command;
 
 #[cfg(feature = "sim")]
 pub(crate) mod advise;
+pub(crate) mod at_device;
 pub(crate) mod attach;
 pub(crate) mod config;
 pub(crate) mod create;
@@ -69,6 +70,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Trace(arguments) => done(trace::run(&arguments)),
         Command::Demo(arguments) => done(crate::demo::run(&arguments)),
         Command::Config(arguments) => done(config::run(&arguments)),
+        Command::AtDevice(arguments) => done(at_device::run(&arguments)),
         Command::LookForLegs(arguments) => done(look_for_legs::run(&arguments)),
         Command::Generate(arguments) => done(generate::run(&arguments)),
     }

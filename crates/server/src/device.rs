@@ -8,6 +8,7 @@
 //! the volume's id with the device, which identifies it. A thread that may block creates a
 //! device or takes one over. The reactor serves the requests (`export/`).
 
+pub mod apart;
 mod error;
 mod link;
 mod nbd;
@@ -19,7 +20,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::device::DeviceKind;
 use crate::control::volume::{Identity, Phase};
@@ -33,6 +34,10 @@ pub(crate) use ublk::{COMMIT_AND_FETCH, FETCH, io_command};
 
 /// Time for the previous server to end completely. It may have to wait for a drive that hangs.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time that requests in flight get to end, before a device counts as in use.
+const IN_FLIGHT_PATIENCE: Duration = Duration::from_secs(2);
+const RETRY_AFTER: Duration = Duration::from_millis(5);
 
 /// Held while the device is created, taken over or removed. Two threads at once would create
 /// two devices, or take the device over from each other.
@@ -185,14 +190,27 @@ pub fn volume_at(path: &Path) -> Option<String> {
     link::all().into_iter().find(|(_, known)| known == device).map(|(name, _)| name)
 }
 
-/// Opens the block device as [`hold`] does, and then flushes everything written to it to the
-/// legs.
-fn hold_flushed(path: &str) -> Result<Option<File>, DeviceError> {
-    let held = hold(path)?;
-    if let Some(file) = &held {
-        file.sync_all().map_err(failed("cannot flush", path))?;
+/// Waits for the requests that the kernel has in flight on a block device.
+///
+/// A driver that is told to stop a device waits for them, and no signal interrupts that. They come
+/// from a program that has the device open without having it for itself.
+///
+/// # Errors
+/// [`DeviceError::InUse`] if they do not end within [`IN_FLIGHT_PATIENCE`].
+fn await_requests(path: &str) -> Result<(), DeviceError> {
+    let name = Path::new(path).file_name().unwrap_or_default();
+    let counts = Path::new("/sys/block").join(name).join("inflight");
+    let until = Instant::now() + IN_FLIGHT_PATIENCE;
+    // Reads and writes in flight. A device that does not exist has none.
+    while std::fs::read_to_string(&counts)
+        .is_ok_and(|text| text.split_whitespace().any(|count| count != "0"))
+    {
+        if Instant::now() >= until {
+            return Err(DeviceError::InUse { path: path.to_owned() });
+        }
+        std::thread::sleep(RETRY_AFTER);
     }
-    Ok(held)
+    Ok(())
 }
 
 /// Has udev process a device again, now that its name in /dev/hemi exists.
@@ -201,13 +219,5 @@ fn announce(device: &str) {
     let path = Path::new("/sys/block").join(name).join("uevent");
     if let Err(error) = std::fs::write(&path, "change") {
         tracing::debug!(path = %path.display(), %error, "udev was not notified of the block device");
-    }
-}
-
-/// Sets a key of a block device's queue in sysfs. A failure is logged and only costs speed.
-fn tune(device: &str, key: &str, value: &str) {
-    let path = PathBuf::from(format!("/sys/block/{device}/queue/{key}"));
-    if let Err(error) = std::fs::write(&path, value) {
-        tracing::warn!(path = %path.display(), value, %error, "the block device is not tuned");
     }
 }

@@ -47,6 +47,20 @@ def messages() -> list[str]:
     return [line for line in lines if any(sign in line for sign in signs)]
 
 
+def waits(process: int) -> str:
+    """Returns what the threads of a process wait for in the kernel."""
+    parts = []
+    for task in sorted(Path(f"/proc/{process}/task").iterdir()):
+        state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+        parts.append(f"thread {task.name}, {(task / 'comm').read_text().strip()}, state {state}")
+        for name in ("stack", "wchan", "syscall"):
+            try:
+                parts.append(f"{name}: {(task / name).read_text().strip()}")
+            except OSError as error:
+                parts.append(f"{name}: {error.strerror}")
+    return "\n".join(parts)
+
+
 class Volume:
     """A volume on two RAM disks, and its server."""
 
@@ -99,7 +113,10 @@ class Volume:
     def kill(self) -> None:
         assert self.server is not None
         self.server.send_signal(signal.SIGKILL)
-        self.server.wait(PATIENCE)
+        try:
+            self.server.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"killed, but does not end:\n{waits(self.server.pid)}") from None
 
     def stop(self) -> None:
         assert self.server is not None

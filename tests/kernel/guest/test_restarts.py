@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import random
+import re
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kernel_guest import DEVICE, ROUNDS, Volume, hemi, messages, run, wait_until
+import pytest
+from kernel_guest import DEVICE, HEMI, PATIENCE, ROUNDS, Volume, hemi, messages, run, wait_until
 
 #: Seconds in which a request has to be answered although its server was killed.
 PAUSE_MAX = 5.0
@@ -197,6 +199,54 @@ def test_every_tag_in_use_when_the_server_is_killed(volume: Volume) -> None:
         assert time.monotonic() - began < PAUSE_MAX
     output, _ = load.communicate(timeout=120)
     assert load.returncode == 0, output
+    assert messages() == []
+
+
+def waiting() -> list[str]:
+    """Returns the names of threads of hemi that wait for something which no signal ends."""
+    states = []
+    for task in Path("/proc").glob("[0-9]*/task/*/stat"):
+        with suppress(OSError):
+            states.append(re.split(r"[()] ?", task.read_text())[1:3])
+    return [name for name, state in states if state[0] == "D" and name.startswith(("hemi", "exe"))]
+
+
+@pytest.fixture
+def unanswered(volume: Volume) -> Iterator[subprocess.Popen[bytes]]:
+    """A read of the device that its server does not answer. The device has a setting to change."""
+    volume.start("--device", "--ledger", "/run")
+    Path(f"/sys/block/{DEVICE.resolve().name}/queue/nr_requests").write_text("64")
+    for leg in ("0", "1"):
+        hemi("inject", "--leg", leg, "--freeze", "10min")
+    command = ["dd", f"if={DEVICE}", "of=/dev/null", "bs=4k", "count=1", "iflag=direct"]
+    yield subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("volume", ["ublk"], indirect=True)
+def test_a_server_can_be_killed_while_it_changes_its_queue(
+    volume: Volume, unanswered: subprocess.Popen[bytes]
+) -> None:
+    """The kernel waits for all requests first, and those of a killed server are never answered."""
+    attach = subprocess.Popen([HEMI, "attach"], stderr=subprocess.DEVNULL)
+    wait_until("the queue is to be changed", lambda: bool(waiting()))
+    volume.kill()
+    assert attach.wait(PATIENCE) != 0
+    volume.start("--ledger", "/run")
+    assert unanswered.wait(PATIENCE) == 0
+    wait_until("nothing waits any more", lambda: not waiting())
+    assert Path(f"/sys/block/{DEVICE.resolve().name}/queue/nr_requests").read_text() == "127\n"
+    assert messages() == []
+
+
+@pytest.mark.parametrize("volume", ["ublk"], indirect=True)
+def test_a_device_with_requests_in_flight_is_in_use(
+    volume: Volume, unanswered: subprocess.Popen[bytes]
+) -> None:
+    assert "is in use" in hemi("detach-device", expect=3)
+    volume.kill()
+    volume.start("--ledger", "/run")
+    assert unanswered.wait(PATIENCE) == 0
+    hemi("detach-device")
     assert messages() == []
 
 

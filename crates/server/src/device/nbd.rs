@@ -23,7 +23,7 @@ use hemi_nbd::codec::TransmissionFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::thread::CapabilitySet;
 
-use super::{DeviceError, PREDECESSOR_PATIENCE, failed, hold, hold_flushed, is_refusal, tune};
+use super::{DeviceError, PREDECESSOR_PATIENCE, apart, await_requests, failed, hold, is_refusal};
 use crate::control::volume::Identity;
 use crate::export::{ExportOptions, volume_features};
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
@@ -154,9 +154,9 @@ pub(super) fn attach(reactor: &ReactorHandle, identity: &Identity) -> Result<Str
     let path = device.path();
     let kernel_name = format!("nbd{}", device.index);
     // The engine has its own scheduler, which knows the drives.
-    tune(&kernel_name, "scheduler", "none");
-    tune(&kernel_name, "io_timeout", &LOOK_AFTER.as_millis().to_string());
-    tune(&kernel_name, "max_sectors_kb", &REQUEST_KIB_MAX.to_string());
+    let (timeout, sectors) = (LOOK_AFTER.as_millis().to_string(), REQUEST_KIB_MAX.to_string());
+    let settings = [("scheduler", "none"), ("io_timeout", &timeout), ("max_sectors_kb", &sectors)];
+    apart::set(&kernel_name, &settings);
     std::thread::Builder::new()
         .name("hemi-nbd-device".into())
         .spawn(move || device.keep(&ended))
@@ -332,7 +332,8 @@ pub(super) fn detach(reactor: &ReactorHandle, identity: &Identity) -> Result<(),
     let none = || DeviceError::None { name: identity.name.clone() };
     let index = find(identity.id).ok_or_else(none)?;
     let path = block_path(index);
-    let held = hold_flushed(&path)?;
+    let held = apart::hold_flushed(&path)?;
+    await_requests(&path)?;
     let disconnected = driver()?.disconnect(index).map_err(failed("cannot disconnect", &path));
     drop(held);
     disconnected?;

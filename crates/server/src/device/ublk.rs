@@ -15,7 +15,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{
-    DeviceError, PREDECESSOR_PATIENCE, failed, hold, hold_flushed, is_refusal, process, tune,
+    DeviceError, PREDECESSOR_PATIENCE, RETRY_AFTER, apart, await_requests, failed, hold,
+    is_refusal, process,
 };
 use crate::control::volume::Identity;
 use crate::messages::{ReactorHandle, ReactorMessage};
@@ -35,7 +36,6 @@ const RANGE_BYTES_MAX: u32 = 1 << 30;
 const NEEDED: u64 = abi::USER_COPY | abi::USER_RECOVERY | abi::REISSUE | abi::IOCTL_ENCODE;
 /// Time for the device's node to appear.
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
-const RETRY_AFTER: Duration = Duration::from_millis(5);
 
 fn block_path(number: u32) -> String {
     format!("/dev/ublkb{number}")
@@ -140,9 +140,8 @@ pub(super) fn attach(reactor: &ReactorHandle, identity: &Identity) -> Result<Str
 ///   driver notices that its server is gone when the kernel takes back one of its commands.
 ///   With none there it would wait 30 s for a request to time out.
 fn tune_queue(number: u32) {
-    let device = format!("ublkb{number}");
-    tune(&device, "scheduler", "none");
-    tune(&device, "nr_requests", &(DEPTH - 1).to_string());
+    let requests = (DEPTH - 1).to_string();
+    apart::set(&format!("ublkb{number}"), &[("scheduler", "none"), ("nr_requests", &requests)]);
 }
 
 /// Creates a new device.
@@ -305,7 +304,8 @@ pub(super) fn detach(reactor: &ReactorHandle, identity: &Identity) -> Result<(),
         return Err(DeviceError::None { name: identity.name.clone() });
     };
     let path = block_path(info.number);
-    let held = hold_flushed(&path)?;
+    let held = apart::hold_flushed(&path)?;
+    await_requests(&path)?;
     control.stop(info.number).map_err(failed("cannot stop", &path))?;
     drop(held);
     reactor.wait_for(|reply| ReactorMessage::AwaitDeviceEnd { reply })?;
