@@ -55,6 +55,7 @@ use state::volume::VolumeRecord;
 use state::window::Window;
 use upkeep::clean::Settling;
 use upkeep::drain::Yielding;
+use upkeep::passing::Passing;
 use upkeep::scrub::Scrubbing;
 
 pub use state::regions::metadata::ObjectState;
@@ -93,6 +94,7 @@ pub struct Engine<B: Buffers> {
     scrubbing: Scrubbing,
     returns: Returns,
     settling: Settling,
+    passing: Passing,
     hedging: Hedging,
     yielding: Yielding,
     copies: Copies,
@@ -167,6 +169,7 @@ impl<B: Buffers> Engine<B> {
             scrubbing: Scrubbing::default(),
             returns: Returns::default(),
             settling: Settling::default(),
+            passing: Passing::default(),
             hedging: Hedging::default(),
             yielding: Yielding::new(now),
             copies: Copies::default(),

@@ -8,6 +8,7 @@ pub(super) mod drain_read;
 pub(super) mod elsewhere;
 pub(super) mod lost;
 pub(super) mod lost_cache;
+pub(super) mod passing;
 pub(super) mod rebuild;
 pub(super) mod scrub;
 pub(super) mod sieve;

@@ -21,6 +21,7 @@ mod content;
 mod deciding;
 mod ledger;
 pub(in crate::engine) mod metadata;
+mod order;
 mod uncompared;
 mod unrecorded;
 mod waiting;
@@ -43,6 +44,7 @@ use bitmap::Bitmap;
 use deciding::Moves;
 pub(in crate::engine) use deciding::{Candidates, FlushWanted};
 use metadata::{BlockWrite, Metadata};
+pub(in crate::engine) use order::{Wait, Walk};
 use unrecorded::Unrecorded;
 use waiting::Waiting;
 
@@ -203,6 +205,7 @@ impl Regions {
         self.healed[leg.index()] = Bitmap::default();
         self.unrecorded[leg.index()] = Unrecorded::default();
         self.members &= !leg.bit();
+        self.active.forget_waits();
     }
 
     /// Counts the regions of the volume.
@@ -393,6 +396,7 @@ impl Regions {
     /// Forgets what was durable of the metadata on a leg, which joins anew.
     pub(in crate::engine) fn forget_metadata(&mut self, leg: LegIndex) {
         self.metadata.forget_leg(leg);
+        self.active.forget_waits();
         self.forget_durable(leg);
         self.unrecord(leg, 0..self.count());
     }
@@ -535,6 +539,40 @@ impl Regions {
     /// Returns the next record used after this one was.
     pub(in crate::engine) fn newer(&self, record: u32) -> Option<u32> {
         self.active.newer(record)
+    }
+
+    /// Notes what a record waits for. It is forgotten when anything that is known of the region changes.
+    pub(in crate::engine) fn note_wait(&mut self, record: u32, wait: Wait) {
+        self.active.note_wait(record, wait);
+    }
+
+    /// Forgets what records wait for that wait for flushes of one of these legs, as a mask.
+    pub(in crate::engine) fn forget_waits_for(&mut self, legs: u8) {
+        self.active.forget_waits_for(legs);
+    }
+
+    /// Forgets what all records wait for.
+    pub(in crate::engine) fn forget_waits(&mut self) {
+        self.active.forget_waits();
+    }
+
+    /// Passes over at most `most` records, in order of last use and this one first, that just go on
+    /// waiting. Returns the one after them, and how many they are.
+    pub(in crate::engine) fn pass_waiting(
+        &self,
+        record: u32,
+        most: usize,
+        walk: &Walk,
+    ) -> (Option<u32>, usize) {
+        self.active.pass_waiting(record, most, walk)
+    }
+
+    /// Returns true if the record of an untouched region stays as it is for now: it is not retired, and
+    /// no leg has what it was rebuilt for.
+    pub(in crate::engine) fn is_kept(&self, record: u32) -> bool {
+        let active = &self.active[record];
+        let is_rebuilt = |leg: usize| active.rebuilding >> leg & 1 == 1 && active.lacks[leg] == 0;
+        !active.touched && !active.is_idle() && !(0..LEGS_MAX).any(is_rebuilt)
     }
 
     /// Returns true if a record is in use.

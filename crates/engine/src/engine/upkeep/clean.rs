@@ -8,6 +8,7 @@
 use crate::engine::Engine;
 use crate::engine::state::in_flight::Purpose;
 use crate::engine::state::leg::{Health, Leg};
+use crate::engine::state::regions::Walk;
 use crate::engine::state::slab::Key;
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, Notice};
@@ -129,17 +130,36 @@ impl<B: Buffers> Engine<B> {
         let begun = kept.and_then(|key| self.regions.keyed(key));
         let mut at = begun.or_else(|| self.regions.oldest());
         self.settling.next = None;
-        for _ in 0..self.settings.limits.cleans_per_tick {
+        let wanted = if closing || planted::is(Planted::DirtyNotSticky) {
+            0
+        } else if pressed {
+            IDLE_MIN
+        } else {
+            self.settings.clean_after
+        };
+        // Under pressure, or with a leg that leaves, more is asked of legs than they may be asked aside.
+        let settles = !pressed && !closing && self.leaving() == 0 && self.lost.is_empty();
+        let walk = Walk {
+            now: self.clock.now(),
+            idle: wanted,
+            patience: self.settings.clean_after.saturating_mul(PATIENCE),
+            may_be_asked: self.follow_waits(),
+            settles,
+        };
+        let mut left = self.settings.limits.cleans_per_tick;
+        while left > 0 {
+            if let Some(record) = at.filter(|_| !short) {
+                let (next, passed) = self.regions.pass_waiting(record, left, &walk);
+                debug_assert!(self.just_wait(record, passed, &walk), "something is to be done");
+                (at, left) = (next, left - passed);
+                if left == 0 {
+                    break;
+                }
+            }
             let Some(record) = at else { return };
+            left -= 1;
             at = self.regions.newer(record);
             let idle = self.clock.now().since(self.regions.last_use(record));
-            let wanted = if closing || planted::is(Planted::DirtyNotSticky) {
-                0
-            } else if pressed {
-                IDLE_MIN
-            } else {
-                self.settings.clean_after
-            };
             if idle < wanted {
                 // In order of last use: nobody after this one has been idle for longer.
                 return;
@@ -154,6 +174,7 @@ impl<B: Buffers> Engine<B> {
             if short && self.regions.is_used(record) {
                 self.round_up_debts(record);
             }
+            self.note_wait(record, &walk);
         }
         self.settling.next = at.map(|record| self.regions.key(record));
     }
@@ -286,7 +307,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if a leg may get a flush that nobody waits for. A drive that writes behind a cache
     /// stands still for it, and clients' writes with it. Where a leg is missing, the others are to be
     /// recorded whole at once: only whole legs decide regions anew.
-    fn may_flush_aside(&self, leg: usize) -> bool {
+    pub(super) fn may_flush_aside(&self, leg: usize) -> bool {
         self.legs[leg].stamps.has_rested(self.clock.now())
             || self.is_at_rest()
             || self.is_leg_missing() && !planted::is(Planted::HeirFlushedSeldom)

@@ -21,6 +21,8 @@ pub(in crate::engine) struct Stamps {
     target: u64,
     /// The last flush failed: the leg makes nothing durable until one succeeds.
     failed: bool,
+    /// Counts the flushes that failed.
+    failures: u64,
     /// After a failed flush: when another may be tried for its own sake.
     retry_after: Instant,
     /// Earliest time of a flush that nobody waits for, while clients write.
@@ -42,6 +44,7 @@ impl Stamps {
             is_late: false,
             target: 0,
             failed: false,
+            failures: 0,
             retry_after: Instant(0),
             aside_after: Instant(0),
             loss_reported: 0,
@@ -68,6 +71,11 @@ impl Stamps {
     /// Asks for a flush that covers a stamp.
     pub(in crate::engine) fn want_flush(&mut self, stamp: u64) {
         self.target = self.target.max(stamp);
+    }
+
+    /// Returns true if a flush is wanted that covers a stamp.
+    pub(in crate::engine) fn is_flush_wanted(&self, stamp: u64) -> bool {
+        self.target >= stamp
     }
 
     /// Returns true if a flush is to be started.
@@ -115,6 +123,7 @@ impl Stamps {
     /// Notes that a flush has failed. None is tried for its own sake before a time.
     pub(in crate::engine) fn note_flush_failed(&mut self, retry_after: Instant) {
         self.failed = true;
+        self.failures += 1;
         self.retry_after = retry_after;
         self.target = self.flushed;
     }
@@ -122,6 +131,11 @@ impl Stamps {
     /// Returns true if the last flush failed: the leg makes nothing durable until one succeeds.
     pub(in crate::engine) fn has_failed(&self) -> bool {
         self.failed
+    }
+
+    /// Returns how many flushes have failed since the leg took its slot.
+    pub(in crate::engine) fn failures(&self) -> u64 {
+        self.failures
     }
 
     /// Returns true if a flush may be tried again for its own sake.

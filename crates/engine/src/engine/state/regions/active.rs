@@ -1,5 +1,6 @@
 //! The working state of the regions in use: a bounded number, in order of last use.
 
+use super::order::{Order, Wait, Walk};
 use crate::engine::state::slab::{Key, NONE, Slab};
 use crate::identifiers::LEGS_MAX;
 use hemi_units::Instant;
@@ -65,8 +66,8 @@ pub(super) struct Active {
     /// fresh for then. [`u64::MAX`] where that is not known.
     pub(super) done_at_loss: [u64; LEGS_MAX],
     pub(super) last_use: Instant,
-    older: u32,
-    newer: u32,
+    /// The order knows what it waits for: that is forgotten when anything here changes.
+    waits: bool,
 }
 
 impl Active {
@@ -92,8 +93,7 @@ impl Active {
             cache_lost: false,
             done_at_loss: [0; LEGS_MAX],
             last_use: now,
-            older: NONE,
-            newer: NONE,
+            waits: false,
         }
     }
 
@@ -111,8 +111,7 @@ impl Active {
 pub(super) struct InUse {
     slot_of: alloc::vec::Vec<u32>,
     records: Slab<Active>,
-    oldest: u32,
-    newest: u32,
+    order: Order,
 }
 
 impl InUse {
@@ -121,8 +120,7 @@ impl InUse {
         InUse {
             slot_of: alloc::vec![NONE; regions as usize],
             records: Slab::new(records_max),
-            oldest: NONE,
-            newest: NONE,
+            order: Order::with_capacity(records_max as usize),
         }
     }
 
@@ -136,66 +134,64 @@ impl InUse {
     pub(super) fn add(&mut self, region: u32, now: Instant) -> Option<u32> {
         let key = self.records.insert(Active::new(region, now))?;
         self.slot_of[region as usize] = key.slot;
-        self.link_newest(key.slot);
+        self.order.append(key.slot);
         Some(key.slot)
     }
 
     pub(super) fn free(&mut self, slot: u32) {
         debug_assert!(!self.records[slot].touched, "a touched region has a record");
         let region = self.records[slot].region;
-        self.unlink(slot);
+        self.order.remove(slot);
         self.slot_of[region as usize] = NONE;
         self.records.remove(slot);
     }
 
     pub(super) fn touch(&mut self, slot: u32, now: Instant) {
-        self.records[slot].last_use = now;
-        if self.newest != slot {
-            self.unlink(slot);
-            self.link_newest(slot);
-        }
-    }
-
-    fn link_newest(&mut self, slot: u32) {
-        let older = self.newest;
-        self.records[slot].older = older;
-        self.records[slot].newer = NONE;
-        if older == NONE {
-            self.oldest = slot;
-        } else {
-            self.records[older].newer = slot;
-        }
-        self.newest = slot;
-    }
-
-    fn unlink(&mut self, slot: u32) {
-        let (older, newer) = (self.records[slot].older, self.records[slot].newer);
-        if older == NONE {
-            self.oldest = newer;
-        } else {
-            self.records[older].newer = newer;
-        }
-        if newer == NONE {
-            self.newest = older;
-        } else {
-            self.records[newer].older = older;
-        }
+        self[slot].last_use = now;
+        self.order.renew(slot);
     }
 
     /// Returns the least recently used record.
     pub(super) fn oldest(&self) -> Option<u32> {
-        (self.oldest != NONE).then_some(self.oldest)
+        self.order.oldest()
     }
 
     /// Returns the most recently used record.
     pub(super) fn newest(&self) -> Option<u32> {
-        (self.newest != NONE).then_some(self.newest)
+        self.order.newest()
     }
 
     /// Returns the next record used after this one was.
     pub(super) fn newer(&self, slot: u32) -> Option<u32> {
-        let newer = self.records[slot].newer;
-        (newer != NONE).then_some(newer)
+        self.order.newer(slot)
+    }
+
+    /// Notes what a record waits for, until anything of it changes.
+    pub(super) fn note_wait(&mut self, slot: u32, wait: Wait) {
+        self.records[slot].waits = true;
+        self.order.note_wait(slot, wait, self.records[slot].last_use);
+    }
+
+    /// Forgets what a record waits for.
+    pub(super) fn forget_wait(&mut self, slot: u32) {
+        if core::mem::take(&mut self.records[slot].waits) {
+            self.order.forget_wait(slot);
+        }
+    }
+
+    /// Forgets what records wait for that wait for flushes of one of these legs, as a mask.
+    pub(super) fn forget_waits_for(&mut self, legs: u8) {
+        self.order.forget_waits_for(legs);
+    }
+
+    /// Forgets what all records wait for.
+    pub(super) fn forget_waits(&mut self) {
+        self.order.forget_waits();
+    }
+
+    /// Does as [`Order::pass_waiting`].
+    pub(super) fn pass_waiting(&self, slot: u32, most: usize, walk: &Walk) -> (Option<u32>, usize) {
+        self.order.pass_waiting(slot, most, walk)
     }
 
     pub(super) fn is_used(&self, slot: u32) -> bool {
@@ -237,6 +233,7 @@ impl core::ops::Index<u32> for InUse {
 
 impl core::ops::IndexMut<u32> for InUse {
     fn index_mut(&mut self, slot: u32) -> &mut Active {
+        self.forget_wait(slot);
         &mut self.records[slot]
     }
 }

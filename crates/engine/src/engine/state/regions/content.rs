@@ -25,12 +25,21 @@ impl Regions {
     /// Makes a leg owe all of a region. Returns true if it did not before.
     pub(in crate::engine) fn set_stale(&mut self, leg: LegIndex, region: u32) -> bool {
         self.note_behind(leg, region);
+        self.forget_wait(region);
         self.stale[leg.index()].insert(region)
     }
 
     /// A leg owes all of a region no more. Returns true if it did before.
     pub(in crate::engine) fn clear_stale(&mut self, leg: LegIndex, region: u32) -> bool {
+        self.forget_wait(region);
         self.stale[leg.index()].remove(region)
+    }
+
+    /// The content of a leg changes in a region: its record may wait for something else than it did.
+    fn forget_wait(&mut self, region: u32) {
+        if let Some(record) = self.slot(region) {
+            self.active.forget_wait(record);
+        }
     }
 
     /// Returns true if a leg that owes all of a region may have most of it, from before an unclean

@@ -164,18 +164,25 @@ impl Regions {
     /// Returns true if recovery would honour the region's authority as it is in memory. If not, asks
     /// for the page, and for a move if the leg does not answer.
     pub(in crate::engine) fn authority_is_durable(&mut self, record: u32, legs: &[Leg]) -> bool {
-        let active = &self.active[record];
-        let (region, sequence) = (active.region, active.authority_sequence);
-        let leg = self.entry(region).authority();
-        let page = self.metadata.page_of(region);
-        if self.metadata.durable(page, leg) >= sequence {
+        if self.is_authority_recorded(record) {
             return true;
         }
+        let region = self.active[record].region;
+        let leg = self.entry(region).authority();
+        let page = self.metadata.page_of(region);
         self.metadata.request(page, leg);
         if !legs[leg.index()].answers() || self.metadata.is_late(page, leg) {
             self.want_move(record);
         }
         false
+    }
+
+    /// Returns true if a page that is durable on the region's authority names it.
+    pub(in crate::engine) fn is_authority_recorded(&self, record: u32) -> bool {
+        let active = &self.active[record];
+        let leg = self.entry(active.region).authority();
+        let page = self.metadata.page_of(active.region);
+        self.metadata.durable(page, leg) >= active.authority_sequence
     }
 
     /// Returns true unless a region's authority has moved and not durably so yet, and that leg has not
@@ -544,15 +551,9 @@ impl Regions {
     }
 
     fn is_moved_durably(&self, record: u32) -> bool {
-        let active = &self.active[record];
-        let entry = self.entry(active.region);
-        if !entry.is_dirty() {
-            // It was durable when the region was cleaned, and nobody decides now.
-            return true;
-        }
-        let leg = entry.authority();
-        let page = self.metadata.page_of(active.region);
-        self.metadata.durable(page, leg) >= active.authority_sequence
+        // It was durable when the region was cleaned, and nobody decides now.
+        let is_clean = !self.entry(self.active[record].region).is_dirty();
+        is_clean || self.is_authority_recorded(record)
     }
 
     /// Returns a region's authority from a slow or silent leg to the best one, if it can go.

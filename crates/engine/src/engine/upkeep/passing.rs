@@ -1,0 +1,130 @@
+//! Records that have nothing to be done of them for now: the walk that cleans regions passes over them.
+//!
+//! A leg gets a flush that nobody waits for once in a long while, and what a leg owes is paid in an
+//! order of its own, so that most records are found waiting many times. What a record waits for is
+//! noted with it, and forgotten when anything changes that it was concluded from: of the record, or of
+//! the legs. Until then it is looked at again only when there is something to be done: when its time
+//! is up, or when one of the legs that it waits for may be asked for a flush.
+
+use crate::engine::Engine;
+use crate::engine::state::leg::Leg;
+use crate::engine::state::regions::{Wait, Walk};
+use crate::identifiers::{LEGS_MAX, LegIndex};
+use crate::io::Buffers;
+use crate::planted::{self, Planted};
+
+/// What is concluded from of one leg, apart from what has been flushed.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct SeenLeg {
+    is_member: bool,
+    answers: bool,
+    failures: u64,
+}
+
+impl SeenLeg {
+    fn new(leg: &Leg) -> SeenLeg {
+        SeenLeg {
+            is_member: leg.is_member(),
+            answers: leg.answers(),
+            failures: leg.stamps.failures(),
+        }
+    }
+}
+
+/// What was concluded from of the legs when it was noted what records wait for.
+#[derive(Default)]
+pub(in crate::engine) struct Passing {
+    legs: [SeenLeg; LEGS_MAX],
+    flushed: [u64; LEGS_MAX],
+}
+
+impl<B: Buffers> Engine<B> {
+    /// Forgets what records wait for where it may be something else by now. Returns the legs, as a mask,
+    /// that may be asked for a flush that nobody waits for.
+    pub(super) fn follow_waits(&mut self) -> u8 {
+        let mut flushed = 0;
+        let mut changed = false;
+        for leg in self.legs.in_use() {
+            let (seen, at) = (&mut self.passing, leg.index.index());
+            let now = SeenLeg::new(leg);
+            changed |= core::mem::replace(&mut seen.legs[at], now) != now;
+            let stamp = leg.stamps.flushed();
+            if core::mem::replace(&mut seen.flushed[at], stamp) != stamp {
+                flushed |= leg.index.bit();
+            }
+        }
+        if changed {
+            self.regions.forget_waits();
+        } else if flushed != 0 {
+            self.regions.forget_waits_for(flushed);
+        }
+        let may_be_asked = self.legs.slots().filter(|&leg| self.may_flush_aside(leg));
+        may_be_asked.fold(0, |mask, leg| mask | LegIndex(leg as u8).bit())
+    }
+
+    /// Notes what a record waits for that has been looked at.
+    pub(super) fn note_wait(&mut self, record: u32, walk: &Walk) {
+        if self.regions.is_used(record)
+            && let Some(wait) = self.wait_of(record, walk)
+        {
+            self.regions.note_wait(record, wait);
+        }
+    }
+
+    /// Returns what a record waits for, if nothing is to be done of it until then.
+    fn wait_of(&self, record: u32, walk: &Walk) -> Option<Wait> {
+        if self.regions.has_operations(record) {
+            None
+        } else if !self.regions.is_touched(self.regions.region_of(record)) {
+            self.regions.is_kept(record).then(Wait::kept)
+        } else if walk.settles {
+            self.wait_to_settle(record)
+        } else {
+            None
+        }
+    }
+
+    /// Returns what a touched region waits for before it settles: flushes, and a leg that is catching
+    /// up. None of the legs does more meanwhile: the authority is recorded, and a leg that lacks
+    /// something goes on lacking it.
+    fn wait_to_settle(&self, record: u32) -> Option<Wait> {
+        let region = self.regions.region_of(record);
+        if !self.regions.is_authority_recorded(record) {
+            return None;
+        }
+        let mut wait = Wait::default();
+        for leg in self.legs.in_use().iter().filter(|leg| leg.is_member()) {
+            if !self.regions.is_complete(leg.index, region) {
+                // It may lack no more than repairs, and is taken to have everything then.
+                let may_count = self.regions.is_rebuilding(record, leg.index.index());
+                if may_count || planted::is(Planted::CleanBehindDebts) {
+                    return None;
+                }
+                wait.catches_up |= leg.answers() && !self.regions.is_stale(leg.index, region);
+                continue;
+            }
+            let done = self.regions.last_done(record, leg.index.index());
+            if done <= leg.stamps.flushed() || !leg.answers() {
+                continue;
+            }
+            if leg.stamps.has_failed() || planted::is(Planted::CleanBeforeFlush) {
+                return None;
+            }
+            wait.flushes |= leg.index.bit();
+            if !leg.stamps.is_flush_wanted(done) {
+                wait.unasked |= leg.index.bit();
+            }
+        }
+        (wait.flushes != 0 || wait.catches_up).then_some(wait)
+    }
+
+    /// Returns true if `count` records, in order of last use and this one first, just go on waiting. It
+    /// is a check: it takes nothing that is noted for true.
+    pub(super) fn just_wait(&self, record: u32, count: usize, walk: &Walk) -> bool {
+        let newer = |record: &u32| self.regions.newer(*record);
+        core::iter::successors(Some(record), newer).take(count).all(|record| {
+            let last_use = self.regions.last_use(record);
+            self.wait_of(record, walk).is_some_and(|wait| wait.goes_on(last_use, walk))
+        })
+    }
+}
