@@ -134,7 +134,7 @@ impl World {
                     "converged, but sector {sector} holds {a} on leg {reference} and {b} on leg {leg}"
                 );
                 let sector = Some(sector as u64);
-                self.violate(crate::checker::Violation { promise: "P6", text, sector });
+                self.violate(hemi_world::Violation { promise: "P6", text, sector });
                 return;
             }
         }

@@ -1,7 +1,7 @@
 //! The checker: each promise has a module, and is judged from what clients, disks and operators can
 //! see, never from what the engine reports of itself.
 //!
-//! - [`register`]: P1, P2, P3. Per sector, the values that reads may return.
+//! - [`hemi_world::register`]: P1, P2, P3. Per sector, the values that reads may return.
 //! - [`stall`]: P4. The time that a client may wait.
 //! - [`exposure`]: P5. The data that one leg alone may hold, and that the engine counts all of it.
 //! - [`copies`]: P3 and P5 where legs are lost. The data that would be left of what was flushed.
@@ -12,16 +12,4 @@
 pub mod copies;
 pub mod exposure;
 pub mod losses;
-pub mod register;
 pub mod stall;
-
-/// A broken promise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The promise: `P1` to `P8`, or `engine` for one of the engine's own invariants.
-    pub promise: &'static str,
-    /// A description of the failure.
-    pub text: String,
-    /// The sector of the volume concerned, if there is one.
-    pub sector: Option<u64>,
-}

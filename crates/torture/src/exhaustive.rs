@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{FlushCopies, Limits, Settings};
 use hemi_units::{MICROSECOND, MILLISECOND};
+use hemi_world::Violation;
 
-use crate::checker::Violation;
 use crate::plan::{Ending, Fault, Pace, Plan, PlannedFault, PlannedRequest, Shape, Start, Weather};
 use crate::starts::PATIENCE;
 use crate::trace::Line;

@@ -7,9 +7,9 @@ use hemi_engine::marks::Mark;
 use hemi_engine::settings::Settings;
 use hemi_engine::status::LegState;
 use hemi_units::{Extent, Instant, SECTOR_BYTES};
+use hemi_world::buffers::Pool;
+use hemi_world::disk::Cache;
 
-use crate::buffers::Pool;
-use crate::disk::Cache;
 use crate::events::Event;
 use crate::lies::Lie;
 use crate::plan::{Ending, FOREVER, Fault, Start};

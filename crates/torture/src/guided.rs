@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hemi_engine::marks::{Mark, Marks};
 use hemi_random::Rng;
+use hemi_world::Violation;
 
-use crate::checker::Violation;
 use crate::plan::{Fault, Plan, Weather};
 use crate::run::run;
 use crate::world::World;

@@ -10,10 +10,10 @@ use hemi_engine::io::Operation;
 use hemi_engine::settings::{FlushCopies, Policy};
 use hemi_engine::status::{LegState, LegStatus};
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
+use hemi_world::disk::Disk;
+use hemi_world::register::Asked;
 
 use crate::checker::exposure::is_in;
-use crate::checker::register::Asked;
-use crate::disk::Disk;
 use crate::events::Event;
 use crate::world::World;
 

@@ -7,9 +7,10 @@
 //! operator then brings the right one back, or accepts the loss that a power cut may cause.
 
 use hemi_engine::format::Ledger;
-use hemi_engine::format::ledger::{SimulatedMemory, ledger_bytes};
-use hemi_engine::recovery::{Opening, Outlived, Problem};
+use hemi_engine::format::ledger::SimulatedMemory;
+use hemi_engine::recovery::{Opening, Problem};
 use hemi_random::Rng;
+use hemi_world::machine::Machine;
 
 use crate::plan::Plan;
 use crate::world::World;
@@ -33,13 +34,9 @@ enum Fate {
 pub(crate) struct Kept {
     /// The volume is served with a ledger.
     is_on: bool,
-    memory: Option<SimulatedMemory>,
+    pub(crate) machine: Machine,
     /// The ledger as the previous hemi left it.
     older: Vec<u8>,
-    /// The operator accepts the loss that a ledger could have prevented.
-    accepts_loss: bool,
-    /// The boot number of the machine, which power cuts change.
-    boot: u8,
     random: Rng,
     /// The number of engine actions that are still carried out, if a kill is planned.
     actions_left: Option<u64>,
@@ -51,10 +48,8 @@ impl Default for Kept {
     fn default() -> Kept {
         Kept {
             is_on: false,
-            memory: None,
+            machine: Machine::default(),
             older: Vec::new(),
-            accepts_loss: false,
-            boot: 1,
             random: Rng::new(0, 8),
             actions_left: None,
             is_killed: false,
@@ -70,41 +65,23 @@ impl Kept {
 
     /// Loses the machine's memory.
     pub(crate) fn lose_power(&mut self) {
-        self.memory = None;
+        self.machine.lose_power();
         self.older.clear();
-        self.boot = self.boot.wrapping_add(1).max(1);
-    }
-
-    /// Calls `then` with this boot of the machine, the ledger's bytes, and whether their loss is
-    /// accepted.
-    pub(crate) fn with_outlived<T>(&self, then: impl FnOnce(&Outlived) -> T) -> T {
-        let bytes = self.memory.as_ref().map(SimulatedMemory::bytes);
-        let accept_loss = self.accepts_loss;
-        then(&Outlived { boot: [self.boot; 16], ledger: bytes.as_deref(), accept_loss })
     }
 
     /// Returns the ledger that a start goes on with, or a new one.
     pub(crate) fn ledger_for(&mut self, opening: &Opening) -> Option<Ledger> {
-        let layout = &opening.superblock.layout;
-        let boot = [self.boot; 16];
         self.is_killed = false;
         self.actions_left = None;
-        if let Some(memory) = self.memory.as_ref().filter(|_| opening.ledger.is_some()) {
+        if let Some(memory) = self.machine.ledger.as_ref().filter(|_| opening.ledger.is_some()) {
             self.older = memory.bytes();
-            memory.stop_after(u64::MAX);
-            return Some(Ledger::adopt(Box::new(memory.clone()), layout, boot));
         }
-        if !self.is_on {
-            return None;
-        }
-        let memory = SimulatedMemory::new(ledger_bytes(layout));
-        self.memory = Some(memory.clone());
-        Some(Ledger::begin(Box::new(memory), layout, opening.superblock.volume_id, boot))
+        self.machine.ledger_for(opening, self.is_on)
     }
 
     /// Returns true if the engine's next action is still carried out, because hemi lives.
     pub(crate) fn takes_action(&mut self) -> bool {
-        let stopped = self.memory.as_ref().is_some_and(SimulatedMemory::has_stopped);
+        let stopped = self.machine.ledger.as_ref().is_some_and(SimulatedMemory::has_stopped);
         match &mut self.actions_left {
             Some(0) => self.is_killed = true,
             Some(left) => *left -= 1,
@@ -121,7 +98,9 @@ impl Kept {
 
     /// Plans a kill in the middle of an input that comes soon. Returns true if one is to come.
     fn plan_kill_inside(&mut self) -> bool {
-        let Some(memory) = self.memory.as_ref().filter(|_| self.is_on) else { return false };
+        let Some(memory) = self.machine.ledger.as_ref().filter(|_| self.is_on) else {
+            return false;
+        };
         if !self.random.one_in(INSIDE) {
             return false;
         }
@@ -135,7 +114,7 @@ impl Kept {
 
     /// Draws whether a kill costs the ledger.
     pub(crate) fn draw_loss(&mut self) -> Option<LedgerLoss> {
-        if !self.is_on || self.memory.is_none() || !self.random.one_in(LOST) {
+        if !self.is_on || self.machine.ledger.is_none() || !self.random.one_in(LOST) {
             return None;
         }
         let fate = self.random.pick(&[Fate::Gone, Fate::Older, Fate::Flipped]);
@@ -144,8 +123,8 @@ impl Kept {
     }
 
     fn suffer(&mut self, loss: &mut LedgerLoss) {
-        loss.right = self.memory.take();
-        self.memory = match (&loss.right, loss.fate) {
+        loss.right = self.machine.ledger.take();
+        self.machine.ledger = match (&loss.right, loss.fate) {
             (Some(right), Fate::Flipped) => {
                 let mut bytes = right.bytes();
                 let words = bytes.len() as u64 / 4096 - 1;
@@ -201,16 +180,16 @@ impl World {
             _ => {}
         }
         if loss.is_for_good {
-            self.kept.memory = None;
-            self.kept.accepts_loss = true;
+            self.kept.machine.ledger = None;
+            self.kept.machine.accepts_loss = true;
         } else {
-            self.kept.memory = loss.right;
+            self.kept.machine.ledger = loss.right;
         }
     }
 
     /// Ends the operator's acceptance of the loss.
     pub(crate) fn end_ledger_loss(&mut self) {
-        self.kept.accepts_loss = false;
+        self.kept.machine.accepts_loss = false;
     }
 }
 

@@ -11,12 +11,9 @@
 //! scenario in every order. `docs/torture.md` explains how to use it and how to read a failure.
 #![forbid(unsafe_code)]
 
-pub mod buffers;
 mod calm;
 pub mod checker;
 pub mod clients;
-mod create;
-pub mod disk;
 pub mod events;
 pub mod exhaustive;
 pub mod faults;

@@ -17,8 +17,8 @@
 use hemi_engine::format::ledger::LedgerError;
 use hemi_engine::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, lost, page};
 use hemi_engine::recovery::{LegImage, Opening, Problem, Refusal};
+use hemi_world::disk::Disk;
 
-use crate::disk::Disk;
 use crate::faults::Kind;
 use crate::starts::describe;
 use crate::world::World;

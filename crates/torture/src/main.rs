@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 
 use hemi_engine::marks::Mark;
-use hemi_torture::checker::Violation;
 use hemi_torture::exhaustive::{self, Case};
 use hemi_torture::guided::{self, Recipe};
 use hemi_torture::plan::Plan;
@@ -15,6 +14,7 @@ use hemi_torture::run::{Outcome, note_panics, run};
 use hemi_torture::shrink;
 use hemi_torture::torture::{Failure, Seeds, Summary, Torture, parse_seeds, torture};
 use hemi_torture::world::World;
+use hemi_world::Violation;
 
 /// Tortures the hemi engine in virtual time and checks that it keeps its promises.
 ///

@@ -4,8 +4,8 @@
 use hemi_engine::command::{Command, CommandError};
 use hemi_engine::io::LegError;
 use hemi_engine::status::LegState;
+use hemi_world::disk::Cache;
 
-use crate::disk::Cache;
 use crate::world::World;
 
 /// The version on a disk that is new to the volume, which no client ever wrote.

@@ -2,12 +2,13 @@
 //! client, and every fault with the request it follows. Because these are lists, a failing run can
 //! be reduced by leaving parts out (see [`crate::shrink`]).
 
+use hemi_engine::format::Layout;
 use hemi_engine::io::Operation;
 use hemi_engine::marks::Mark;
 use hemi_engine::settings::{ExposureMode, FlushCopies, Policy, Settings};
 use hemi_units::{MICROSECOND, MILLISECOND};
+use hemi_world::disk::Cache;
 
-use crate::disk::Cache;
 use crate::faults::Kind;
 use crate::scenes::{add_ambushes, plan_of_scenes};
 use crate::wider::{WIDER_FROM, widen};
@@ -115,6 +116,15 @@ pub struct Shape {
     pub clients: usize,
     /// The most requests that each client has in flight.
     pub depths: Vec<u32>,
+}
+
+impl Shape {
+    /// Returns the volume's layout.
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::new(self.volume_bytes, self.region_bytes)
+            .expect("plans draw good sizes only")
+            .with_short_pages(self.page_regions)
+    }
 }
 
 /// A planned request of a client.

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use hemi_engine::planted::{Planted, select};
+use hemi_world::Violation;
 
-use crate::checker::Violation;
 use crate::plan::Plan;
 use crate::run::run;
 use crate::world::World;

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hemi_engine::marks::Marks;
+use hemi_world::Violation;
 
-use crate::checker::Violation;
 use crate::plan::Plan;
 use crate::starts::PATIENCE;
 use crate::trace::Line;

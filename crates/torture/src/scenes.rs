@@ -7,8 +7,8 @@ use hemi_engine::io::Operation;
 use hemi_engine::marks::Mark;
 use hemi_engine::settings::{ExposureMode, FlushCopies, Policy, Settings};
 use hemi_units::{MICROSECOND, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
-use crate::disk::Cache;
 use crate::faults::Kind;
 use crate::moments::MOMENTS;
 use crate::plan::{

@@ -8,8 +8,8 @@ use hemi_engine::io::{Operation, OutReason};
 use hemi_engine::recovery::{self, LegImage, Problem, Promotion, Refusal};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
+use hemi_world::disk::{Cache, Disk};
 
-use crate::disk::{Cache, Disk};
 use crate::ledgers::is_ledger;
 use crate::operators::Rot;
 use crate::plan::{Ending, Start};
@@ -404,7 +404,7 @@ impl World {
         generation: Id,
     ) -> Result<Promotion, Refusal> {
         let regions = self.shape.page_regions;
-        self.kept.with_outlived(|outlived| {
+        self.kept.machine.with_outlived(|outlived| {
             recovery::promote_short_pages(image, generation, outlived, regions)
         })
     }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use hemi_engine::marks::Mark;
+use hemi_world::Violation;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::checker::Violation;
 use crate::plan::Plan;
 use crate::run::{Outcome, run};
 use crate::world::{Counts, World};

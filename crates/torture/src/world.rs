@@ -15,17 +15,17 @@ use hemi_engine::recovery::{self, LegImage, Refusal};
 use hemi_engine::settings::Settings;
 use hemi_engine::status::Status;
 use hemi_units::{Extent, Instant, SECOND, SECTOR_BYTES};
+use hemi_world::Violation;
+use hemi_world::buffers::{POISON, Pool};
+use hemi_world::create;
+use hemi_world::disk::Disk;
+use hemi_world::register::{Asked, Register};
 
-use crate::buffers::Pool;
-use crate::checker::Violation;
 use crate::checker::copies::Copies;
 use crate::checker::exposure::Exposure;
 use crate::checker::losses::Losses;
-use crate::checker::register::{Asked, Register};
 use crate::checker::stall::{Probation, Stall};
 use crate::clients::Clients;
-use crate::create;
-use crate::disk::Disk;
 use crate::events::{Event, Events};
 use crate::faults::{Ambush, KINDS, Kind};
 use crate::guided::Pairs;
@@ -276,8 +276,9 @@ impl World {
         self.now = Instant(1);
         self.settings = plan.settings;
         self.disks.resize_with(plan.shape.legs, Disk::default);
+        let (layout, blocks) = (plan.shape.layout(), plan.shape.block_sectors);
         for (leg, disk) in self.disks.iter_mut().enumerate() {
-            create::format(disk, &plan.shape, leg);
+            create::format(disk, layout, plan.shape.legs, leg, blocks);
         }
         self.legs.clear();
         self.legs.resize(plan.shape.legs, Behaviour::default());
@@ -373,7 +374,7 @@ impl World {
 
     /// Returns recovery's assessment of images.
     pub(crate) fn assess_images(&self, images: &[LegImage]) -> Result<recovery::Opening, Refusal> {
-        self.kept.with_outlived(|outlived| {
+        self.kept.machine.with_outlived(|outlived| {
             recovery::assess_outlived_short_pages(images, outlived, self.shape.page_regions)
         })
     }
@@ -730,7 +731,7 @@ impl World {
                     into.copy_from_slice(disk.read(io.extent));
                 } else {
                     // A failed read leaves rubbish behind.
-                    into.fill(crate::buffers::POISON);
+                    into.fill(POISON);
                 }
             }
             _ => {}
@@ -774,19 +775,9 @@ impl World {
         self.next_id += 1;
         let asked = Asked { id: self.next_id, sent: self.register.tick(), operation, extent, fua };
         let sectors = extent.sectors();
-        let buffer = match operation {
-            Operation::Read | Operation::Write => {
-                Some(self.engine().buffers_mut().take(sectors as u32))
-            }
-            _ => None,
-        };
-        if let (Operation::Write, Some(buffer)) = (operation, buffer) {
-            let at = BufferAt { buffer, offset: 0 };
-            let version = u64::from(asked.id);
-            self.engine().buffers_mut().part_mut(at, sectors).fill(version);
-        }
+        let version = if operation == Operation::Write { u64::from(asked.id) } else { 0 };
+        let buffer = self.engine().buffers_mut().take_for(operation, extent, version);
         if !matches!(operation, Operation::Read | Operation::Flush) {
-            let version = if operation == Operation::Write { u64::from(asked.id) } else { 0 };
             let oldest_read = self.oldest_read();
             self.register.sent(&asked, version, oldest_read);
         }
@@ -873,29 +864,19 @@ impl World {
                 self.broken("P1", text);
             }
         }
-        match (asked.operation, reply.buffer) {
-            (Operation::Read, Some(buffer)) if succeeded => {
-                let at = BufferAt { buffer, offset: 0 };
-                let engine = self.engine.as_ref().expect("it has just answered");
-                let data = engine.buffers().part(at, asked.extent.sectors());
-                if let Err(violation) = self.register.read_answered(asked, data) {
-                    self.violate(violation);
-                }
+        let read = reply.buffer.filter(|_| asked.operation == Operation::Read);
+        let engine = self.engine.as_ref().expect("it has just answered");
+        let data = read.map(|buffer| {
+            engine.buffers().part(BufferAt { buffer, offset: 0 }, asked.extent.sectors())
+        });
+        if let Err(violation) = self.register.answered(asked, succeeded, data) {
+            self.violate(violation);
+        }
+        if succeeded && asked.operation == Operation::Flush {
+            self.note_flushed(asked);
+            if self.cache_lost.is_some_and(|lost| asked.id >= lost.before) {
+                self.cache_lost = None;
             }
-            (Operation::Read, None) if succeeded => {
-                self.broken("P2", format!("read #{} succeeded without data", asked.id));
-            }
-            (Operation::Read, _) => {}
-            (Operation::Flush, _) => {
-                if succeeded {
-                    self.register.flushed(asked);
-                    self.note_flushed(asked);
-                    if self.cache_lost.is_some_and(|lost| asked.id >= lost.before) {
-                        self.cache_lost = None;
-                    }
-                }
-            }
-            _ => self.register.write_answered(asked, succeeded),
         }
     }
 

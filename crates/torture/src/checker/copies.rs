@@ -14,11 +14,11 @@ use hemi_engine::io::LegOperation;
 use hemi_engine::recovery::LegImage;
 use hemi_engine::settings::{FlushCopies, Policy};
 use hemi_units::{Extent, SECTOR_BYTES};
+use hemi_world::Violation;
+use hemi_world::disk::{Cache, Disk};
+use hemi_world::register::Asked;
 
-use crate::checker::Violation;
 use crate::checker::exposure::is_in;
-use crate::checker::register::Asked;
-use crate::disk::{Cache, Disk};
 use crate::plan::{Fault, Plan};
 use crate::world::World;
 use hemi_random::Rng;

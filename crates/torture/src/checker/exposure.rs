@@ -5,9 +5,9 @@ use hemi_engine::io::Operation;
 use hemi_engine::settings::{ExposureMode, Policy};
 use hemi_engine::status::LegState;
 use hemi_units::{Instant, SECOND, SECTOR_BYTES};
+use hemi_world::disk::Disk;
+use hemi_world::register::Asked;
 
-use crate::checker::register::Asked;
-use crate::disk::Disk;
 use crate::world::World;
 
 /// The disks are examined once in this many steps.

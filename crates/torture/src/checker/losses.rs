@@ -92,7 +92,7 @@ impl World {
                 pending.asked.id
             );
             let sector = Some(sector as u64);
-            self.violate(crate::checker::Violation { promise: "P3", text, sector });
+            self.violate(hemi_world::Violation { promise: "P3", text, sector });
         }
     }
 }

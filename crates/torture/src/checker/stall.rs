@@ -18,8 +18,8 @@ use hemi_engine::io::{LegOperation, Operation};
 use hemi_engine::settings::{FlushCopies, Policy};
 use hemi_engine::status::{LegState, LegStatus};
 use hemi_units::{Extent, Instant, MILLISECOND, SECOND, SECTOR_BYTES};
+use hemi_world::register::Asked;
 
-use crate::checker::register::Asked;
 use crate::plan::REQUEST_SECTORS_MAX;
 use crate::world::{Behaviour, Pending, World};
 

@@ -6,34 +6,26 @@ use hemi_engine::format::{Id, Layout, RegionEntry};
 use hemi_engine::identifiers::LegIndex;
 
 use crate::disk::Disk;
-use crate::plan::Shape;
 
 const VOLUME_ID: Id = [7; 16];
 const GENERATION: Id = [9; 16];
 
-/// Returns the layout of a volume of this shape.
-fn layout(shape: &Shape) -> Layout {
-    Layout::new(shape.volume_bytes, shape.region_bytes)
-        .expect("plans draw good sizes only")
-        .with_short_pages(shape.page_regions)
-}
-
-/// Formats `disk` as leg number `leg`.
-pub(crate) fn format(disk: &mut Disk, shape: &Shape, leg: usize) {
-    let layout = layout(shape);
+/// Formats `disk` as leg number `leg` of a new volume of `legs` legs, whose logical block has
+/// `block_sectors` sectors.
+pub fn format(disk: &mut Disk, layout: Layout, legs: usize, leg: usize, block_sectors: u64) {
     disk.reset(layout.data_offset() as usize, layout.volume_sectors() as usize, 0);
-    let ids: Vec<Id> = (1..=shape.legs as u8).map(|id| [id; 16]).collect();
+    let ids: Vec<Id> = (1..=legs as u8).map(|id| [id; 16]).collect();
     let volume = NewVolume {
         id: VOLUME_ID,
         generation: GENERATION,
         legs: &ids,
         name: Name::new("simulated").expect("a plain name"),
         layout,
-        block_bytes: shape.block_sectors as u32 * 512,
+        block_bytes: block_sectors as u32 * 512,
         created: 0,
     };
     let superblock = volume.superblock(LegIndex(leg as u8));
-    let whole = ((1u16 << shape.legs) - 1) as u8;
+    let whole = ((1u16 << legs) - 1) as u8;
     create::blocks(&superblock, RegionEntry::new(whole, false, LegIndex(0)), |address, block| {
         disk.write_metadata(address, block, 0xFF);
     });

@@ -10,7 +10,7 @@
 use hemi_engine::io::Operation;
 use hemi_units::Extent;
 
-use super::Violation;
+use crate::Violation;
 
 /// The answer time of a write that is unanswered.
 const NEVER: u32 = u32::MAX;
@@ -79,7 +79,7 @@ pub struct Asked {
 }
 
 /// The volume as its clients know it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Register {
     sectors: Vec<Sector>,
     clock: u32,
@@ -138,8 +138,31 @@ impl Register {
         }
     }
 
-    /// Notes that a request that writes is answered.
-    pub fn write_answered(&mut self, asked: &Asked, succeeded: bool) {
+    /// Notes the answer to a request, with the data of a read.
+    ///
+    /// # Errors
+    /// Fails if a read succeeded without data, or describes the first sector whose value it could
+    /// not return.
+    pub fn answered(
+        &mut self,
+        asked: &Asked,
+        succeeded: bool,
+        data: Option<&[u64]>,
+    ) -> Result<(), Violation> {
+        match (asked.operation, data) {
+            (Operation::Read, Some(data)) if succeeded => return self.read_answered(asked, data),
+            (Operation::Read, None) if succeeded => {
+                let text = format!("read #{} succeeded without data", asked.id);
+                return Err(Violation { promise: "P2", text, sector: None });
+            }
+            (Operation::Flush, _) if succeeded => self.flushed(asked),
+            (Operation::Read | Operation::Flush, _) => {}
+            _ => self.write_answered(asked, succeeded),
+        }
+        Ok(())
+    }
+
+    fn write_answered(&mut self, asked: &Asked, succeeded: bool) {
         let now = self.tick();
         // A discard may do nothing.
         let certain = succeeded && asked.operation != Operation::Discard;
@@ -152,8 +175,7 @@ impl Register {
         }
     }
 
-    /// Notes that a flush succeeded.
-    pub fn flushed(&mut self, asked: &Asked) {
+    fn flushed(&mut self, asked: &Asked) {
         self.tick();
         self.horizon = self.horizon.max(asked.sent);
     }
@@ -163,11 +185,7 @@ impl Register {
         self.sectors[sector].writes.iter().any(|written| written.answered > moment)
     }
 
-    /// Checks the data of a read that is answered.
-    ///
-    /// # Errors
-    /// Describes the first sector whose value the read could not return.
-    pub fn read_answered(&mut self, asked: &Asked, data: &[u64]) -> Result<(), Violation> {
+    fn read_answered(&mut self, asked: &Asked, data: &[u64]) -> Result<(), Violation> {
         let now = self.tick();
         self.checked += data.len() as u64;
         for (sector, &value) in (asked.extent.start..).zip(data) {

@@ -1,13 +1,13 @@
-//! Payload buffers of sector versions, counted as the server counts its buffers.
+//! Payload buffers of sector versions, counted as the server counts its buffers: in powers of two.
 //!
-//! A sector's payload is one number, its **version**: unique to the request that wrote it, and zero
-//! for zeros. A buffer is poisoned once its last reference is gone. An I/O that still used it would
-//! put the poison on a disk, where the checker finds it.
+//! A buffer is poisoned once its last reference is gone. An I/O that still used it would put the
+//! poison on a disk, where a checker finds it. (A debug build says so at once.)
 
 use std::collections::BTreeSet;
 
 use hemi_engine::identifiers::{BufferAt, BufferId};
-use hemi_engine::io::Buffers;
+use hemi_engine::io::{Buffers, Operation};
+use hemi_units::Extent;
 
 /// The version that fills buffers without a reference.
 pub const POISON: u64 = u64::MAX;
@@ -17,6 +17,8 @@ const CLASSES: usize = 17;
 struct Entry {
     references: u32,
     class: u8,
+    /// The sectors that it is counted as.
+    counted: u32,
     /// The engine allocated it. A client's buffer comes with its request.
     is_engines: bool,
     /// Data of a leg has been read into it, so no debt is paid from it later.
@@ -32,9 +34,21 @@ pub struct Pool {
     budget_sectors: u64,
     used_sectors: u64,
     in_use: usize,
+    /// A buffer is counted as the sectors asked for, not as those of its class.
+    counts_exactly: bool,
 }
 
 impl Pool {
+    /// Creates the buffers of a test that accounts for every sector: each is counted as the sectors
+    /// asked for.
+    pub fn exact(budget_sectors: u64) -> Pool {
+        Pool { budget_sectors, counts_exactly: true, ..Pool::default() }
+    }
+
+    fn counted(&self, sectors: u32) -> u32 {
+        if self.counts_exactly { sectors } else { sectors.max(1).next_power_of_two() }
+    }
+
     /// Forgets all buffers in use and sets the budget, in sectors.
     pub fn reset(&mut self, budget_sectors: u64) {
         self.free.iter_mut().for_each(Vec::clear);
@@ -50,23 +64,39 @@ impl Pool {
         self.in_use = 0;
     }
 
-    /// Takes a buffer for a client. It is not counted against the budget: the driver has a bound of
-    /// its own.
-    pub fn take(&mut self, sectors: u32) -> BufferId {
-        self.take_for(sectors, false)
+    /// Takes the buffer that a client's request comes with, if its operation needs one. That of a
+    /// write is filled with its version. It is not counted against the budget: the driver has a
+    /// bound of its own.
+    pub fn take_for(
+        &mut self,
+        operation: Operation,
+        extent: Extent,
+        version: u64,
+    ) -> Option<BufferId> {
+        if !matches!(operation, Operation::Read | Operation::Write) {
+            return None;
+        }
+        let buffer = self.take(extent.sectors() as u32, false);
+        if operation == Operation::Write {
+            self.part_mut(BufferAt { buffer, offset: 0 }, extent.sectors()).fill(version);
+        }
+        Some(buffer)
     }
 
-    fn take_for(&mut self, sectors: u32, is_engines: bool) -> BufferId {
+    fn take(&mut self, sectors: u32, is_engines: bool) -> BufferId {
         let class = sectors.max(1).next_power_of_two().trailing_zeros() as u8;
-        self.used_sectors += 1 << class;
+        let counted = self.counted(sectors);
+        self.used_sectors += u64::from(counted);
         self.in_use += 1;
         if let Some(id) = self.free[usize::from(class)].pop() {
             let entry = &mut self.entries[id as usize];
             (entry.references, entry.is_engines, entry.is_read) = (1, is_engines, false);
+            entry.counted = counted;
             return BufferId(id);
         }
         let data = vec![POISON; 1 << class];
-        self.entries.push(Entry { references: 1, class, is_engines, is_read: false, data });
+        let (references, is_read) = (1, false);
+        self.entries.push(Entry { references, class, counted, is_engines, is_read, data });
         BufferId(self.entries.len() as u32 - 1)
     }
 
@@ -78,14 +108,16 @@ impl Pool {
 
     /// Returns the versions in a part of a buffer.
     pub fn part(&self, at: BufferAt, sectors: u64) -> &[u64] {
-        let start = at.offset as usize;
-        &self.entries[at.buffer.0 as usize].data[start..start + sectors as usize]
+        let (entry, start) = (&self.entries[at.buffer.0 as usize], at.offset as usize);
+        debug_assert!(entry.references > 0, "a free buffer is used");
+        &entry.data[start..start + sectors as usize]
     }
 
     /// Returns the versions in a part of a buffer, to be changed.
     pub fn part_mut(&mut self, at: BufferAt, sectors: u64) -> &mut [u64] {
-        let start = at.offset as usize;
-        &mut self.entries[at.buffer.0 as usize].data[start..start + sectors as usize]
+        let (entry, start) = (&mut self.entries[at.buffer.0 as usize], at.offset as usize);
+        debug_assert!(entry.references > 0, "a free buffer is used");
+        &mut entry.data[start..start + sectors as usize]
     }
 
     /// Returns a part of a buffer for data that is read from a leg.
@@ -111,7 +143,7 @@ impl Pool {
 
     /// Returns the sectors of memory that `buffers` take together, each buffer counted once.
     pub fn sectors_of(&self, buffers: &BTreeSet<u32>) -> u64 {
-        buffers.iter().map(|&id| 1 << self.entries[id as usize].class).sum()
+        buffers.iter().map(|&id| u64::from(self.entries[id as usize].counted)).sum()
     }
 
     /// Returns the sectors in use.
@@ -127,8 +159,8 @@ impl Pool {
 
 impl Buffers for Pool {
     fn allocate(&mut self, sectors: u32) -> Option<BufferId> {
-        let size = u64::from(sectors.max(1).next_power_of_two());
-        (self.used_sectors + size <= self.budget_sectors).then(|| self.take_for(sectors, true))
+        let size = u64::from(self.counted(sectors));
+        (self.used_sectors + size <= self.budget_sectors).then(|| self.take(sectors, true))
     }
 
     fn retain(&mut self, buffer: BufferId) {
@@ -143,7 +175,7 @@ impl Buffers for Pool {
         entry.references -= 1;
         if entry.references == 0 {
             entry.data.fill(POISON);
-            self.used_sectors -= 1 << entry.class;
+            self.used_sectors -= u64::from(entry.counted);
             self.in_use -= 1;
             self.free[usize::from(entry.class)].push(buffer.0);
         }
@@ -162,6 +194,7 @@ impl Buffers for Pool {
             .get_disjoint_mut([from_id, to_id])
             .map(|[a, b]| (a, b))
             .expect("they differ");
+        debug_assert!(source.references > 0 && target.references > 0, "a free buffer is used");
         target.data[to_at..to_at + count].copy_from_slice(&source.data[from_at..from_at + count]);
     }
 

@@ -6,7 +6,7 @@
 //! of its eight 512-byte sectors lands or not on its own. A sector can rot while hemi is not
 //! running.
 //!
-//! In seeds of their own a metadata write can be **lost** or **misdirected**: it reports success,
+//! In torture seeds of their own a metadata write can be **lost** or **misdirected**: it reports success,
 //! but nothing of it lands, or it lands whole at another metadata block of the leg. The effect
 //! shows at a start, when the leg is next read. Until then the disk knows what it should hold. A
 //! later write to the place, or the same record on another leg that is in, makes it good. A block
@@ -25,7 +25,7 @@
 //!
 //! **Not survivable** either: a lost metadata write on the only leg that was given the record. The
 //! slot beside it holds the record before, which is valid, and nothing shows that there was a newer
-//! one. Such starts are counted, and go on from what should be there (see [`crate::lies`]).
+//! one. The torture counts such starts, and goes on from what should be there.
 //!
 //! **Not survivable** either, hence not injected: a disk that reports a flush as durable when it is
 //! not; data sectors that silently change; metadata that rots on every leg at once.
@@ -54,7 +54,7 @@ struct Cached {
 }
 
 /// A simulated disk.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Disk {
     /// The bytes before the data area.
     pub metadata: Vec<u8>,
@@ -81,6 +81,13 @@ pub struct Disk {
 }
 
 impl Disk {
+    /// Creates a disk as [`Disk::reset`] does.
+    pub fn new(metadata_bytes: usize, sectors: usize, version: u64) -> Disk {
+        let mut disk = Disk::default();
+        disk.reset(metadata_bytes, sectors, version);
+        disk
+    }
+
     /// Makes this a disk of `sectors` data sectors behind `metadata_bytes` bytes, each sector at
     /// `version`. Keeps its memory.
     pub fn reset(&mut self, metadata_bytes: usize, sectors: usize, version: u64) {
@@ -203,6 +210,17 @@ impl Disk {
 
     /// Cuts power, and keeps of the cache what `cache` allows.
     pub fn lose_cache(&mut self, cache: Cache, random: &mut Rng) {
+        self.settle_cache(|_, nth| match cache {
+            Cache::Kept => true,
+            Cache::Dropped => false,
+            // One of its versions since the last flush, or the one before, all equally likely.
+            Cache::Any => random.one_in(u64::from(nth) + 1),
+        });
+    }
+
+    /// Cuts power. `keeps` is called with each version in the cache, oldest first: its sector, and
+    /// its number among that sector's, from 1 on. The last one kept is what the sector holds.
+    pub fn settle_cache(&mut self, mut keeps: impl FnMut(usize, u32) -> bool) {
         let log = std::mem::take(&mut self.log);
         let unflushed = &log[self.log_start..];
         self.log_start = 0;
@@ -212,13 +230,7 @@ impl Disk {
                 continue;
             }
             self.counts[sector] += 1;
-            let kept = match cache {
-                Cache::Kept => true,
-                Cache::Dropped => false,
-                // One of its versions since the last flush, or the one before, all equally likely.
-                Cache::Any => random.one_in(u64::from(self.counts[sector]) + 1),
-            };
-            if kept {
+            if keeps(sector, self.counts[sector]) {
                 self.durable[sector] = cached.version;
             }
         }
@@ -229,6 +241,29 @@ impl Disk {
         }
         self.log = log;
         self.log.clear();
+    }
+
+    /// Cuts power, and keeps nothing of the cache.
+    pub fn drop_cache(&mut self) {
+        self.settle_cache(|_, _| false);
+    }
+
+    /// Returns the number of versions of each sector that [`Disk::settle_cache`] asks for.
+    pub fn cached_versions(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.current.len()];
+        for cached in &self.log[self.log_start..] {
+            let sector = cached.sector as usize;
+            counts[sector] += u32::from(self.fixed[sector] <= cached.mark);
+        }
+        counts
+    }
+
+    /// Changes a sector of the data area without anybody's knowledge.
+    pub fn corrupt(&mut self, sector: usize, version: u64) {
+        self.log.drain(..self.log_start);
+        self.log_start = 0;
+        self.log.retain(|cached| cached.sector as usize != sector);
+        (self.current[sector], self.durable[sector]) = (version, version);
     }
 
     /// Writes those sectors of a metadata block whose bit is set in `parts`.
@@ -342,9 +377,7 @@ mod tests {
     use hemi_units::Extent;
 
     fn disk() -> Disk {
-        let mut disk = Disk::default();
-        disk.reset(4096, 8, 0);
-        disk
+        Disk::new(4096, 8, 0)
     }
 
     #[test]
@@ -375,9 +408,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_can_be_chosen_and_corruption_is_not_in_the_cache() {
+        let mut disk = disk();
+        for version in 1..=3 {
+            disk.write(Extent::new(8, 3), Some(&[version; 3]), false, || true);
+        }
+        disk.write(Extent::new(9, 1), Some(&[4]), true, || true);
+        disk.corrupt(2, 9);
+        assert_eq!(disk.cached_versions()[..4], [3, 0, 0, 0]);
+        disk.settle_cache(|sector, nth| (sector, nth) == (0, 2));
+        assert_eq!(disk.contents()[..4], [2, 4, 9, 0]);
+    }
+
+    #[test]
     fn a_record_that_was_lost_before_a_start_has_never_been() {
-        let mut disk = Disk::default();
-        disk.reset(3 * 4096, 8, 0);
+        let mut disk = Disk::new(3 * 4096, 8, 0);
         for block in 0..3 {
             disk.write_metadata(block * 4096, &[1; 4096], 0xFF);
         }
