@@ -1,13 +1,15 @@
 //! Armed regions: they are dirty in their page although every whole leg has flushed all writes to
 //! them, so that the next write needs no record first.
 
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{REGION_BYTES, SECTORS, World, calm, steady_legs};
 use hemi_engine::command::Command;
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
 const A: usize = 0;
 const B: usize = 1;

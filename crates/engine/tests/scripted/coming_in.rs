@@ -1,7 +1,8 @@
 //! A leg that was out has drained and is coming in: the record of that is in flight, and clients go
 //! on writing.
 
-use crate::world::script::{Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{SECTORS, World, settings};
 use hemi_engine::command::Command;
 use hemi_engine::identifiers::LegIndex;

@@ -1,11 +1,13 @@
 //! Comparing after an unclean stop: a leg's debts are read on both sides, and only blocks that
 //! differ are written.
 
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{REGION_BYTES, World, settings};
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND};
+use hemi_world::disk::Cache;
 
 const FAST: usize = 0;
 const SLOW: usize = 1;

@@ -1,13 +1,15 @@
 //! Flushes that have to reach several legs, and the rules by which data counts as being on a leg.
 
 use crate::world;
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{LONG, World, calm, steady_legs};
 use hemi_engine::identifiers::{IoId, LegIndex};
 use hemi_engine::io::{LegEvent, Notice, Operation};
 use hemi_engine::settings::{FlushCopies, Limits, Settings};
 use hemi_engine::status::LegState;
 use hemi_units::{Extent, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
 const A: usize = 0;
 const B: usize = 1;

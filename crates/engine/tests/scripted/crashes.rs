@@ -3,8 +3,8 @@
 //! is recovered, read, run on a little, and crashed again.
 
 use crate::world;
-use crate::world::disk::Disk;
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{Random, Shape, World, fast, settings};
 use hemi_engine::command::Command;
 use hemi_engine::identifiers::LegIndex;
@@ -12,6 +12,7 @@ use hemi_engine::io::{LegEvent, LegOperation, Operation};
 use hemi_engine::recovery::Problem;
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MICROSECOND, MILLISECOND};
+use hemi_world::disk::Cache;
 
 const A: usize = 0;
 const B: usize = 1;
@@ -114,10 +115,7 @@ const REPLACEMENT: &[Step] = &[
     (20_000, |w| command(w, Command::Detach { leg: LegIndex(1) })),
     (30_000, |w| write(w, 2, 2)),
     (150_000, |w| {
-        let bytes = w.disks[B].metadata.len();
-        let mut fresh = Disk::new(vec![0; bytes], bytes as u64 / 512, w.sectors as usize);
-        (0..w.sectors as usize).for_each(|sector| fresh.corrupt(sector, 1 << 40));
-        w.disks[B] = fresh;
+        w.put_in_new_disk(B, 1 << 40);
         command(w, Command::Join { leg: LegIndex(1), id: [77; 16], traits: fast() });
     }),
     (151_000, |w| write(w, 3, 2)),

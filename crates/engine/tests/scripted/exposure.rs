@@ -1,7 +1,8 @@
 //! P5 and its price: the data that counts as exposed, and the requests that wait for it.
 
 use crate::world;
-use crate::world::script::{Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{LONG, SECTORS, Shape, World, calm, steady_legs};
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{ExposureMode, Settings};

@@ -1,11 +1,12 @@
 //! Legs that flap: they pass their wait limit by a little, and answer all the same.
 
-use crate::world::script::{Cache, What};
+use crate::world::script::What;
 use crate::world::{SECTORS, World, settings};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Notice, Operation};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
 const A: usize = 0;
 const B: usize = 1;

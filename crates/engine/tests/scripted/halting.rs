@@ -1,12 +1,14 @@
 //! After an unclean stop the authority of a region is gone for good before any leg has been
 //! compared with it. The engine halts, and records nothing as lost.
 
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{REGION_BYTES, World, calm, settings};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Notice, OutReason};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
@@ -84,7 +86,7 @@ fn a_halt_leaves_the_ledger_as_it_was() {
     let mut world = uncompared(World::with_ledger(1, 2, settings()));
     world.write(5 * REGION, 8);
     world.wait(5 * MILLISECOND);
-    let kept = |world: &World| world.ledger.as_ref().map(|ledger| ledger.bytes());
+    let kept = |world: &World| world.machine.ledger.as_ref().map(|ledger| ledger.bytes());
     let before = kept(&world);
     remove_fast(&mut world);
     assert_eq!(halts(&world).len(), 1);

@@ -1,13 +1,15 @@
 //! Legs that die one after the other, or that take data with them which the others lack. The
 //! remaining legs decide everything, and writers do not wait forever.
 
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{SECTORS, World, calm, settings};
 use hemi_engine::command::Command;
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Notice, Operation, OutReason};
 use hemi_engine::settings::{Limits, Settings};
 use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
 const A: usize = 0;
 const B: usize = 1;

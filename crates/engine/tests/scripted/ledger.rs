@@ -2,7 +2,8 @@
 //! ledger survives a kill.
 
 use crate::world;
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{World, calm};
 use hemi_engine::format::ledger::{LedgerError, SimulatedMemory};
 use hemi_engine::identifiers::LegIndex;
@@ -10,6 +11,7 @@ use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::recovery::{self, LedgerWord, LegImage, Outlived, Problem, Promotion};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND};
+use hemi_world::disk::Cache;
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
@@ -120,11 +122,11 @@ fn a_flush_waits_for_the_page_of_a_move_off_a_lost_cache() {
 fn a_start_without_the_ledger_is_refused() {
     let mut world = touched();
     world.crash(None, |_| Landing::Not);
-    let ledger = world.ledger.take();
+    let ledger = world.machine.ledger.take();
     let refusal = world.open(&[FAST, SLOW]).expect_err("the ledger was relied on");
     assert_eq!(refusal.problems, [Problem::Ledger { error: None }]);
     assert!(refusal.describe(&["a", "b"]).contains("--accept-loss"));
-    world.ledger = ledger;
+    world.machine.ledger = ledger;
     world.open(&[FAST, SLOW]).expect("it is back");
     world.read_everything();
 }
@@ -134,7 +136,7 @@ fn a_start_without_the_ledger_is_refused() {
 fn a_restart_of_the_machine_needs_no_ledger() {
     let mut world = touched();
     world.crash(Some(Cache::Kept), |_| Landing::Not);
-    world.ledger = None;
+    world.machine.ledger = None;
     world.open(&[FAST, SLOW]).expect("nothing was relied on that outlives the machine");
     world.read_everything();
 }
@@ -167,15 +169,15 @@ fn only_what_was_touched_is_compared() {
 fn a_closed_volume_relies_on_no_ledger() {
     let mut world = touched();
     world.close();
-    assert!(world.ledger.take().expect("there was one").is_retired());
+    assert!(world.machine.ledger.take().expect("there was one").is_retired());
     world.open(&[FAST, SLOW]).expect("the pages tell");
     world.read_everything();
 }
 
 /// Returns the promotion of a leg of a killed volume, given these bytes of a ledger.
 fn promotion(world: &World, metadata: &[u8], boot: u8, ledger: Option<&[u8]>) -> Promotion {
-    let outlived =
-        Outlived { boot: [world.boot.wrapping_add(boot); 16], ledger, accept_loss: false };
+    let boot = world.machine.boot().map(|byte| byte.wrapping_add(boot));
+    let outlived = Outlived { boot, ledger, accept_loss: false };
     let image = LegImage { bytes: metadata };
     recovery::promote_outlived(image, [77; 16], &outlived).expect("it can be promoted")
 }
@@ -188,7 +190,7 @@ fn taken_over() -> (World, Vec<u8>) {
     world.hold(SLOW, What::Metadata);
     world.write(0, 8);
     world.crash(None, |_| Landing::Not);
-    let ledger = world.ledger.as_ref().map(SimulatedMemory::bytes).expect("there is one");
+    let ledger = world.machine.ledger.as_ref().map(SimulatedMemory::bytes).expect("there is one");
     (world, ledger)
 }
 
@@ -241,7 +243,7 @@ fn promotion_of_an_older_leg_does_without_the_ledger() {
     }
     world.wait(4000 * MILLISECOND);
     world.crash(None, |_| Landing::Whole);
-    let ledger = world.ledger.as_ref().map(SimulatedMemory::bytes);
+    let ledger = world.machine.ledger.as_ref().map(SimulatedMemory::bytes);
     let now = promotion(&world, &world.disks[FAST].metadata, 0, ledger.as_deref());
     assert_eq!(now.ledger, LedgerWord::Read);
     let before = promotion(&world, &older, 0, ledger.as_deref());
@@ -285,7 +287,7 @@ fn promotion_by_the_ledger_names_armed_regions_in_which_a_leg_is_behind() {
     world.write(0, 8);
     world.wait(2000 * MILLISECOND);
     world.crash(None, |_| Landing::Not);
-    let ledger = world.ledger.as_ref().map(SimulatedMemory::bytes);
+    let ledger = world.machine.ledger.as_ref().map(SimulatedMemory::bytes);
     let metadata = &world.disks[SLOW].metadata;
     let by_pages = promotion(&world, metadata, 0, None);
     let by_ledger = promotion(&world, metadata, 0, ledger.as_deref());

@@ -2,31 +2,17 @@
 //! they completed since their last flush are owed again, and nobody reads those there meanwhile.
 
 use crate::world;
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::{Landing, lose_cache};
+use crate::world::script::What;
 use crate::world::{LONG, Random, SECTORS, Shape, World, calm, settings, steady_legs};
 use hemi_engine::command::Command;
 use hemi_engine::identifiers::{IoId, LegIndex};
 use hemi_engine::io::{LegError, LegEvent, Notice, Operation};
 use hemi_engine::settings::{Limits, Settings};
-use hemi_engine::status::{LegState, Status};
+use hemi_engine::status::LegState;
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
-fn abort(world: &mut World, leg: usize) {
-    while let Some(index) = world.pending.iter().position(|p| p.io.leg.index() == leg) {
-        let pending = world.pending.swap_remove(index);
-        let mut random = Random(world.random.next());
-        world.disks[leg].land_partly(&pending, &mut random);
-        let now = world.now;
-        world.engine().complete(now, pending.io.id, Err(LegError::Gone));
-        world.take_actions();
-    }
-}
-fn status(world: &mut World) -> Status {
-    let mut s = Status::default();
-    let now = world.now;
-    world.engine().status(now, &mut s);
-    s
-}
 fn request(world: &mut World) {
     let r = world.random.below(20);
     let hot = world.random.below(3) > 0;
@@ -58,7 +44,7 @@ fn run(seed: u64, legs: usize) {
                 gone = None;
             }
         } else if world.random.one_in(30) {
-            let s = status(&mut world);
+            let s = world.status();
             let leg = world.random.below(legs as u64) as usize;
             let others_full = s.legs.iter().all(|l| {
                 l.leg as usize == leg || l.owed_bytes == 0 && l.state == LegState::Healthy
@@ -75,9 +61,9 @@ fn run(seed: u64, legs: usize) {
                     LegEvent::Gone { removed: false },
                 );
                 world.take_actions();
-                abort(&mut world, leg);
+                world.abort_swapping(leg);
                 let mut random = Random(world.random.next());
-                world.disks[leg].lose_cache(&mut random);
+                lose_cache(&mut world.disks[leg], Cache::Any, &mut random);
                 let dt = world.random.below(1500) * MILLISECOND;
                 gone = Some((leg, world.now + dt));
             }
@@ -248,20 +234,21 @@ fn what_a_leg_had_before_it_lost_its_cache_is_not_written_to_another() {
     let read = world.ids(A, What::Reads)[0];
     let index = world.complete_id(read).expect("it is in flight");
     let io = world.pending.remove(index).io;
-    let seen = world.disks[A].read(io.extent);
+    let seen = world.disks[A].read(io.extent).to_vec();
     world.submit(Operation::Flush, Extent::default(), false);
     let failing = world.only(A, What::Flushes);
-    world.disks[A].settle_cache(false);
+    world.disks[A].drop_cache();
     world.wait(MICROSECOND);
     world.fail(failing);
     let now = world.now;
-    world.engine().buffers_mut().fill(io.buffer.expect("a read has one"), &seen);
+    let at = io.buffer.expect("a read has one");
+    world.engine().buffers_mut().part_mut(at, io.extent.sectors()).copy_from_slice(&seen);
     world.engine().complete(now, read, Ok(()));
     world.take_actions();
     world.release(A);
     world.wait(SECOND);
     assert_eq!(world.disks[A].contents()[..8], world.disks[B].contents()[..8]);
-    world.checker.cache_lost(now);
+    world.note_cache_lost();
     world.read_everything();
 }
 
@@ -427,7 +414,7 @@ fn an_authority_with_no_room_for_debts_makes_some_for_a_write_that_failed() {
     world.hold(A, What::Flushes);
     world.submit(Operation::Flush, Extent::default(), false);
     let flush = world.only(A, What::Flushes);
-    world.disks[A].settle_cache(false);
+    world.disks[A].drop_cache();
     world.fail(flush);
     let owed = world.status().legs[A].owed_region_bytes;
     world.fail(in_flight);
@@ -440,8 +427,7 @@ fn an_authority_with_no_room_for_debts_makes_some_for_a_write_that_failed() {
     assert_eq!(world.disks[A].contents(), world.disks[B].contents());
     world.read(REGION + 16, 8);
     // B did not have everything that A has lost.
-    let now = world.now;
-    world.checker.cache_lost(now);
+    world.note_cache_lost();
     world.read_everything();
 }
 
@@ -462,8 +448,7 @@ fn an_authority_with_no_room_for_debts_stands_where_nobody_else_has_anything() {
     let to_a = world.only(A, What::Writes);
     world.fail(to_a);
     world.fail(to_b);
-    let now = world.now;
-    world.checker.cache_lost(now);
+    world.note_cache_lost();
     let read = world.submit(Operation::Read, Extent::new(REGION, 8), false);
     world.wait(MILLISECOND);
     assert!(world.is_answered(read) && !world.has_failed(read), "A has it");
@@ -531,8 +516,7 @@ fn a_removed_leg_that_comes_back_does_not_have_what_stands_otherwise() {
     world.event(b, LegEvent::Back);
     world.run_until_answered(SECOND);
     assert!(world.has_failed(flush), "the loss is said");
-    let now = world.now;
-    world.checker.cache_lost(now);
+    world.note_cache_lost();
     for _ in 0..20 {
         world.read(0, 8);
     }
@@ -561,11 +545,11 @@ fn lose_what_was_given_since(give: impl FnOnce(&mut World, IoId, IoId)) {
     world.hold(B, What::Flushes);
     world.hold(A, What::Writes);
     reconnect(&mut world, A);
-    world.disks[A].settle_cache(false);
+    world.disks[A].drop_cache();
     let to_a = world.only(A, What::Writes);
     give(&mut world, to_a, to_b);
     let failing = world.only(B, What::Flushes);
-    world.disks[B].settle_cache(false);
+    world.disks[B].drop_cache();
     world.fail(failing);
     world.let_come(A);
     world.release(B);
@@ -573,8 +557,7 @@ fn lose_what_was_given_since(give: impl FnOnce(&mut World, IoId, IoId)) {
     for leg in [A, B] {
         assert_eq!(world.disks[leg].contents()[..8], flushed, "leg {leg}");
     }
-    let now = world.now;
-    world.checker.cache_lost(now);
+    world.note_cache_lost();
     world.read_everything();
 }
 

@@ -1,12 +1,14 @@
 //! A leg loses sight of single requests and goes on answering others. Late requests are handed over
 //! one by one, and the leg stays in use.
 
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{Shape, World, calm};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{Limits, Settings};
 use hemi_units::{Extent, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
 const A: usize = 0;
 const B: usize = 1;

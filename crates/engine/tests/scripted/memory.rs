@@ -30,7 +30,7 @@ fn a_leg_that_is_out_and_silent_keeps_no_copies() {
     assert_eq!(world.status().legs[A].state, LegState::Out);
     let in_flight: u64 =
         world.in_flight(A, What::Writes).iter().map(|p| p.io.extent.sectors()).sum();
-    assert_eq!(world.engine().buffers().sectors(), in_flight, "zombies keep theirs");
+    assert_eq!(world.engine().buffers().used_sectors(), in_flight, "zombies keep theirs");
 }
 
 /// Copies for C, which is silent, take all memory. A has all of the data.
@@ -50,7 +50,10 @@ fn copies_for_a_silent_leg_make_room_for_what_another_is_paid_from() {
     for piece in 1..=MEMORY / 8 {
         world.write(piece * 8, 8);
     }
-    assert!(world.engine().buffers().sectors() > MEMORY - 8, "no room for what B is to be paid");
+    assert!(
+        world.engine().buffers().used_sectors() > MEMORY - 8,
+        "no room for what B is to be paid"
+    );
     world.hold(B, What::Writes);
     let write = world.submit(Operation::Write, Extent::new(0, 8), false);
     world.wait(MILLISECOND);
@@ -102,7 +105,7 @@ fn copies_for_a_leg_that_is_paid_nothing_make_room() {
     let write = world.submit(Operation::Write, Extent::new(400, 64), false);
     world.wait(300 * MILLISECOND);
     assert!(!world.is_answered(write), "it is held back");
-    assert_eq!(world.engine().buffers().sectors(), MEMORY - 16);
+    assert_eq!(world.engine().buffers().used_sectors(), MEMORY - 16);
     world.release(B);
     world.wait(SECOND);
     assert!(world.is_answered(write) && !world.has_failed(write));

@@ -2,74 +2,28 @@
 //! scrubbed. Volumes are closed, reopened with a leg missing, promoted.
 
 use crate::world;
-use crate::world::disk::Disk;
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::{Landing, lose_cache};
+use crate::world::script::What;
 use crate::world::{SECTORS, World, fast, settings};
 use hemi_engine::command::{Command, CommandError};
 use hemi_engine::format::superblock::Superblock;
 use hemi_engine::format::{Layout, LegDescription, Membership};
 use hemi_engine::identifiers::LegIndex;
-use hemi_engine::io::{LegError, LegEvent, LegOperation, LegTraits, Notice, Operation, OutReason};
+use hemi_engine::io::{LegEvent, LegOperation, LegTraits, Notice, Operation, OutReason};
 use hemi_engine::recovery::{self, LegImage, Problem};
-use hemi_engine::status::{LegState, Status};
+use hemi_engine::status::LegState;
 use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
-
-fn write(world: &mut World, start: u64, count: u64) {
-    world.submit(Operation::Write, Extent::new(start, count), false);
-    world.run_until_answered(20 * SECOND);
-}
-
-fn flush(world: &mut World) {
-    world.submit(Operation::Flush, Extent::default(), false);
-    world.run_until_answered(20 * SECOND);
-}
-
-fn run(world: &mut World, time: u64) {
-    let until = world.now + time;
-    world.run_until(until);
-}
-
-fn status(world: &mut World) -> Status {
-    let mut status = Status::default();
-    let now = world.now;
-    world.engine().status(now, &mut status);
-    status
-}
-
-fn command(world: &mut World, command: Command) -> Result<(), CommandError> {
-    let token = 1000 + world.commands.len() as u64;
-    let now = world.now;
-    world.engine().command(now, token, command);
-    world.take_actions();
-    let end = world.now + 60 * SECOND;
-    while !world.commands.contains_key(&token) {
-        assert!(world.now < end, "the command {command:?} does not end");
-        run(world, 10 * MILLISECOND);
-    }
-    world.commands[&token]
-}
+use hemi_world::disk::Cache;
 
 fn load(world: &mut World, requests: u64) {
     for _ in 0..requests {
         let start = world.random.below(SECTORS - 16);
         let operation = if world.random.one_in(3) { Operation::Read } else { Operation::Write };
         world.submit(operation, Extent::new(start, 8), false);
-        run(world, 100_000);
+        world.wait(100_000);
         if world.requests.len() > 32 {
             world.run_until_answered(20 * SECOND);
         }
-    }
-}
-
-/// Ends every I/O in flight on a leg as a driver does once it can no longer land.
-fn abort(world: &mut World, leg: usize) {
-    while let Some(index) = world.pending.iter().position(|p| p.io.leg.index() == leg) {
-        let pending = world.pending.swap_remove(index);
-        let mut random = world::Random(world.random.next());
-        world.disks[leg].land_partly(&pending, &mut random);
-        let now = world.now;
-        world.engine().complete(now, pending.io.id, Err(LegError::Gone));
-        world.take_actions();
     }
 }
 
@@ -80,8 +34,8 @@ fn a_dead_leg_is_marked_out_and_comes_back_by_draining() {
         load(&mut world, 50);
         world.freeze(1, Instant(u64::MAX / 2));
         load(&mut world, 50);
-        run(&mut world, 5 * SECOND);
-        let now = status(&mut world);
+        world.wait(5 * SECOND);
+        let now = world.status();
         assert!(now.degraded, "the dead leg is out: {now:?}");
         assert_eq!(now.legs[1].state, LegState::Out);
         load(&mut world, 50);
@@ -108,15 +62,15 @@ fn a_leg_that_lost_its_cache_is_not_believed() {
         world.engine().leg_event(now, LegIndex(0), LegEvent::Gone { removed: false });
         world.take_actions();
         let mut random = world::Random(seed);
-        abort(&mut world, 0);
-        world.disks[0].lose_cache(&mut random);
+        world.abort_swapping(0);
+        lose_cache(&mut world.disks[0], Cache::Any, &mut random);
         load(&mut world, 20);
         let now = world.now;
         world.engine().leg_event(now, LegIndex(0), LegEvent::Back);
         world.take_actions();
         world.read_everything();
         load(&mut world, 20);
-        flush(&mut world);
+        world.flush();
         world.run_until_answered(20 * SECOND);
         world.converge();
         world.read_everything();
@@ -129,8 +83,8 @@ fn a_removed_leg_is_out_at_once() {
     load(&mut world, 30);
     let now = world.now;
     world.engine().leg_event(now, LegIndex(1), LegEvent::Gone { removed: true });
-    abort(&mut world, 1);
-    run(&mut world, 300 * MILLISECOND);
+    world.abort_swapping(1);
+    world.wait(300 * MILLISECOND);
     assert!(world.notices.contains(&Notice::Out { leg: LegIndex(1), reason: OutReason::Removed }));
     load(&mut world, 30);
     world.run_until_answered(20 * SECOND);
@@ -142,20 +96,16 @@ fn detach_leaves_a_whole_image_and_join_makes_a_new_leg() {
     for seed in 0..10 {
         let mut world = World::new(seed, 2, settings());
         load(&mut world, 60);
-        let done = command(&mut world, Command::Detach { leg: LegIndex(1) });
+        let done = world.command(Command::Detach { leg: LegIndex(1) });
         assert_eq!(done, Ok(()));
         world.run_until_answered(20 * SECOND);
         assert_eq!(world.disks[0].contents(), world.disks[1].contents(), "P8");
         load(&mut world, 40);
         world.run_until_answered(20 * SECOND);
         // The slot takes a new leg, with rubbish on it.
-        let mut fresh = Disk::new(vec![0; world.disks[1].metadata.len()], 4096, SECTORS as usize);
-        for sector in 0..SECTORS as usize {
-            fresh.corrupt(sector, 1 << 40);
-        }
-        world.disks[1] = fresh;
+        world.put_in_new_disk(1, 1 << 40);
         let join = Command::Join { leg: LegIndex(1), id: [77; 16], traits: fast() };
-        assert_eq!(command(&mut world, join), Ok(()));
+        assert_eq!(world.command(join), Ok(()));
         load(&mut world, 40);
         world.run_until_answered(20 * SECOND);
         world.converge();
@@ -170,12 +120,12 @@ fn detach_leaves_a_whole_image_and_join_makes_a_new_leg() {
 /// just made.
 fn opened_with_a_leg_put_back() -> World {
     let mut world = World::new(6, 2, settings());
-    write(&mut world, 0, 64);
-    flush(&mut world);
+    world.write(0, 64);
+    world.flush();
     world.converge();
     let snapshot = world.disks[1].clone();
-    write(&mut world, 0, 64);
-    flush(&mut world);
+    world.write(0, 64);
+    world.flush();
     world.converge();
     world.close();
     world.disks[1] = snapshot;
@@ -189,7 +139,7 @@ fn a_leg_put_back_before_a_clean_close_is_filled_again() {
     let mut world = opened_with_a_leg_put_back();
     world.read_everything();
     world.converge();
-    assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(0) }), Ok(()));
+    assert_eq!(world.command(Command::Detach { leg: LegIndex(0) }), Ok(()));
     world.run_until_answered(20 * SECOND);
     world.read_everything();
 }
@@ -205,7 +155,7 @@ fn a_leg_that_missed_a_clean_close_is_doubted_after_a_power_cut() {
     world.open(&[0, 1]).expect("both are in");
     assert_eq!(world.recorded(0).whole(), 1, "the leg that was put back lacks it");
     world.converge();
-    assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(0) }), Ok(()));
+    assert_eq!(world.command(Command::Detach { leg: LegIndex(0) }), Ok(()));
     world.run_until_answered(20 * SECOND);
     world.read_everything();
 }
@@ -214,13 +164,13 @@ fn a_leg_that_missed_a_clean_close_is_doubted_after_a_power_cut() {
 fn a_missing_leg_is_named_by_what_the_others_know_of_its_device() {
     let mut world = World::new(5, 2, settings());
     load(&mut world, 10);
-    assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(1) }), Ok(()));
+    assert_eq!(world.command(Command::Detach { leg: LegIndex(1) }), Ok(()));
     world.run_until_answered(20 * SECOND);
-    world.disks[1] = Disk::new(vec![0; world.disks[1].metadata.len()], 4096, SECTORS as usize);
+    world.put_in_new_disk(1, 0);
     let description = LegDescription::new("/dev/sdc", "ST4000VN008", "ZGY1");
     let traits = LegTraits { description, ..fast() };
     let join = Command::Join { leg: LegIndex(1), id: [77; 16], traits };
-    assert_eq!(command(&mut world, join), Ok(()));
+    assert_eq!(world.command(join), Ok(()));
     world.run_until_answered(20 * SECOND);
     world.converge();
     world.close();
@@ -239,22 +189,22 @@ fn a_missing_leg_is_named_by_what_the_others_know_of_its_device() {
 fn a_detached_leg_is_refused_as_a_member() {
     let mut world = World::new(3, 2, settings());
     load(&mut world, 20);
-    assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(1) }), Ok(()));
+    assert_eq!(world.command(Command::Detach { leg: LegIndex(1) }), Ok(()));
     world.run_until_answered(20 * SECOND);
     world.close();
     let refusal = world.open(&[0, 1]).expect_err("a detached leg is no member");
     assert_eq!(refusal.problems, [Problem::Stranger { image: 1, detached: true }]);
     world.open(&[0]).expect("the other decides alone");
     world.read_everything();
-    let alone = command(&mut world, Command::Detach { leg: LegIndex(0) });
+    let alone = world.command(Command::Detach { leg: LegIndex(0) });
     assert_eq!(alone, Err(CommandError::OnlyLeg));
 }
 
 #[test]
 fn an_absent_leg_that_is_in_needs_a_decision_and_a_fork_is_seen() {
     let mut world = World::new(4, 2, settings());
-    write(&mut world, 0, 64);
-    flush(&mut world);
+    world.write(0, 64);
+    world.flush();
     world.close();
     for leg in [0usize, 1] {
         let refusal = world.open(&[leg]).expect_err("one leg alone may not decide");
@@ -268,7 +218,7 @@ fn an_absent_leg_that_is_in_needs_a_decision_and_a_fork_is_seen() {
     for leg in [0usize, 1] {
         promote(&mut world, leg);
         world.open(&[leg]).expect("it decides now");
-        write(&mut world, 8 * leg as u64, 8);
+        world.write(8 * leg as u64, 8);
         world.close();
     }
     let refusal = world.open(&[0, 1]).expect_err("a fork is never merged");
@@ -288,20 +238,20 @@ fn promote(world: &mut World, leg: usize) -> Vec<Extent> {
 #[test]
 fn promotion_makes_what_is_known_to_lack_unreadable_until_rewritten() {
     let mut world = World::new(5, 2, settings());
-    write(&mut world, 0, 8);
-    flush(&mut world);
-    run(&mut world, 2 * SECOND);
+    world.write(0, 8);
+    world.flush();
+    world.wait(2 * SECOND);
     // Leg 1 misses region 0 and is recorded as not whole there.
     world.freeze(1, Instant(u64::MAX / 2));
-    write(&mut world, 0, 8);
-    run(&mut world, 2 * SECOND);
+    world.write(0, 8);
+    world.wait(2 * SECOND);
     let until = world.now;
     for pending in &mut world.pending {
         pending.due = until;
     }
     world.behaviour[1].frozen_until = until;
     world.behaviour[1].write_errors = 1;
-    run(&mut world, 2 * SECOND);
+    world.wait(2 * SECOND);
     world.kill();
     let lacks = promote(&mut world, 1);
     world.behaviour[1].write_errors = 0;
@@ -323,20 +273,20 @@ fn promotion_makes_what_is_known_to_lack_unreadable_until_rewritten() {
 #[test]
 fn a_joining_leg_that_is_promoted_lacks_what_it_has_not_been_given() {
     let mut world = World::new(6, 2, settings());
-    let detached = command(&mut world, Command::Detach { leg: LegIndex(1) });
+    let detached = world.command(Command::Detach { leg: LegIndex(1) });
     assert_eq!(detached, Ok(()));
-    world.put_in_new_disk(1);
+    world.put_in_new_disk(1, 0);
     for sector in 0..SECTORS as usize {
         world.disks[1].corrupt(sector, 1 << 40);
     }
     // All regions are dirty under leg 0 as the new leg joins, which is not given anything.
     for at in (0..SECTORS).step_by(64) {
-        write(&mut world, at, 8);
+        world.write(at, 8);
     }
     world.hold(1, What::Writes);
     let join = Command::Join { leg: LegIndex(1), id: [77; 16], traits: fast() };
-    assert_eq!(command(&mut world, join), Ok(()));
-    run(&mut world, 10 * SECOND);
+    assert_eq!(world.command(join), Ok(()));
+    world.wait(10 * SECOND);
     world.kill();
     let lacks = promote(&mut world, 1);
     let unsaid: Vec<usize> = (0..SECTORS as usize)
@@ -381,19 +331,19 @@ fn promotion_cut_short_can_only_be_run_again() {
 fn scrub_finds_and_repairs_what_rotted() {
     let mut world = World::new(7, 2, settings());
     for start in (0..SECTORS).step_by(64) {
-        write(&mut world, start, 64);
+        world.write(start, 64);
     }
-    flush(&mut world);
-    run(&mut world, 3 * SECOND);
+    world.flush();
+    world.wait(3 * SECOND);
     world.disks[1].corrupt(333, 1 << 41);
     let extent = Extent { start: 0, end: SECTORS };
-    let found = command(&mut world, Command::Scrub { repair: false, extent });
+    let found = world.command(Command::Scrub { repair: false, extent });
     assert_eq!(found, Err(CommandError::Mismatches));
-    assert_eq!(status(&mut world).scrub_mismatches, 1);
-    let repaired = command(&mut world, Command::Scrub { repair: true, extent });
+    assert_eq!(world.status().scrub_mismatches, 1);
+    let repaired = world.command(Command::Scrub { repair: true, extent });
     assert_eq!(repaired, Ok(()));
     world.converge();
-    assert_eq!(command(&mut world, Command::Scrub { repair: false, extent }), Ok(()));
+    assert_eq!(world.command(Command::Scrub { repair: false, extent }), Ok(()));
 }
 
 #[test]
@@ -408,9 +358,9 @@ fn scrub_beside_load_finds_nothing_where_nothing_is_wrong() {
         world.freeze(1, world.now + 200 * MILLISECOND);
         load(&mut world, 100);
         world.run_until_answered(20 * SECOND);
-        run(&mut world, 5 * SECOND);
+        world.wait(5 * SECOND);
         assert_eq!(world.commands.get(&5), Some(&Ok(())));
-        assert_eq!(status(&mut world).scrub_mismatches, 0);
+        assert_eq!(world.status().scrub_mismatches, 0);
         world.converge();
         world.read_everything();
     }
@@ -419,9 +369,9 @@ fn scrub_beside_load_finds_nothing_where_nothing_is_wrong() {
 #[test]
 fn a_medium_error_is_answered_from_another_leg_and_rewritten() {
     let mut world = World::new(8, 2, settings());
-    write(&mut world, 100, 8);
-    flush(&mut world);
-    run(&mut world, 2 * SECOND);
+    world.write(100, 8);
+    world.flush();
+    world.wait(2 * SECOND);
     for leg in 0..2 {
         world.behaviour[leg].read_errors = 1;
         let other = 1 - leg;
@@ -432,7 +382,7 @@ fn a_medium_error_is_answered_from_another_leg_and_rewritten() {
         }
     }
     assert_eq!(world.failed_requests, 0, "one leg could always read it");
-    assert!(status(&mut world).repairs > 0, "what could not be read was rewritten");
+    assert!(world.status().repairs > 0, "what could not be read was rewritten");
 }
 
 #[test]
@@ -445,8 +395,8 @@ fn exposure_never_passes_its_bound() {
                 let start = (round * 40) % (SECTORS - 40);
                 world.submit(Operation::Write, Extent::new(start, 32), false);
             }
-            run(&mut world, 200_000);
-            let now = status(&mut world);
+            world.wait(200_000);
+            let now = world.status();
             assert!(now.exposure_bytes <= now.exposure_bytes_bound, "P5: {}", now.exposure_bytes);
         }
         world.run_until_answered(60 * SECOND);
@@ -529,9 +479,9 @@ fn a_leg_that_has_no_room_for_some_writes_goes_out() {
             let start = start + world.random.below(SECTORS / 2 - 8);
             world.submit(Operation::Write, Extent::new(start, 8), false);
         }
-        run(&mut world, 10 * MILLISECOND);
+        world.wait(10 * MILLISECOND);
         world.run_until_answered(20 * SECOND);
-        degraded = status(&mut world).degraded;
+        degraded = world.status().degraded;
         if degraded {
             break;
         }
@@ -549,14 +499,14 @@ fn a_detach_does_not_wait_for_a_leg_that_stays_silent() {
     // Leg 1's debts have to be paid first, and cannot be.
     world.freeze(1, Instant(u64::MAX / 2));
     world.submit(Operation::Write, Extent::new(0, 8), false);
-    run(&mut world, MILLISECOND);
+    world.wait(MILLISECOND);
     let (now, token) = (world.now, 77);
     world.engine().command(now, token, Command::Detach { leg: LegIndex(0) });
     world.take_actions();
-    write(&mut world, 0, 8);
-    run(&mut world, 4 * SECOND);
+    world.write(0, 8);
+    world.wait(4 * SECOND);
     assert_eq!(world.commands.get(&token), Some(&Err(CommandError::LastCompleteLeg)));
-    write(&mut world, 0, 8);
+    world.write(0, 8);
     world.read_everything();
 }
 
@@ -570,7 +520,7 @@ fn commands_before_the_volume_is_open_are_taken_up_when_it_is() {
     world.engine().command(now, 1, Command::Detach { leg: LegIndex(2) });
     world.engine().command(now, 2, Command::Detach { leg: LegIndex(1) });
     world.take_actions();
-    run(&mut world, 20 * SECOND);
+    world.wait(20 * SECOND);
     assert_eq!(world.commands.get(&1), Some(&Ok(())));
     assert_eq!(world.commands.get(&2), Some(&Err(CommandError::Busy)));
 }
@@ -582,16 +532,16 @@ fn what_the_only_fresh_leg_cannot_read_is_lost_and_nothing_else() {
     let mut drawn = settings();
     drawn.copies_reserve = u64::MAX;
     let mut world = World::new(8, 2, drawn);
-    write(&mut world, 0, 8);
-    flush(&mut world);
+    world.write(0, 8);
+    world.flush();
     world.converge();
     world.freeze(1, Instant(u64::MAX / 2));
     // The other leg is known to be silent before they come, so they are not sent there.
-    write(&mut world, 256, 8);
-    run(&mut world, SECOND);
+    world.write(256, 8);
+    world.wait(SECOND);
     for start in (0..256).step_by(64) {
-        write(&mut world, start, 64);
-        run(&mut world, 100 * MILLISECOND);
+        world.write(start, 64);
+        world.wait(100 * MILLISECOND);
     }
     let bad = Extent::new(40, 3);
     world.behaviour[0].unreadable = Extent::new(world.data_start() + bad.start, bad.sectors());
@@ -600,8 +550,8 @@ fn what_the_only_fresh_leg_cannot_read_is_lost_and_nothing_else() {
     for pending in &mut world.pending {
         pending.due = pending.due.min(until + 1000);
     }
-    run(&mut world, 120 * SECOND);
-    let now = status(&mut world);
+    world.wait(120 * SECOND);
+    let now = world.status();
     assert_eq!(now.legs[1].owed_bytes, 0, "{now:?}");
     let lost = world.notices.iter().filter_map(|notice| match notice {
         Notice::Lost { extent } => Some(*extent),
@@ -620,7 +570,7 @@ fn what_the_only_fresh_leg_cannot_read_is_lost_and_nothing_else() {
         assert!(!world.has_failed(token));
     }
     world.behaviour[0].unreadable = Extent::default();
-    write(&mut world, 40, 3);
+    world.write(40, 3);
     world.read_everything();
     world.converge();
 }

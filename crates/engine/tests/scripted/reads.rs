@@ -173,7 +173,7 @@ fn a_read_that_no_leg_can_serve_fails_though_a_leg_leaves_its_slot() {
     let id = world.only(A, What::Reads);
     world.fail(id);
     assert_eq!(world.in_flight(B, What::Reads).len(), 1, "B is asked for what it has");
-    world.put_in_new_disk(C);
+    world.put_in_new_disk(C, 0);
     let join = Command::Join { leg, id: [77; 16], traits: fast() };
     world.let_come(A);
     // It ends when B has the record of it.

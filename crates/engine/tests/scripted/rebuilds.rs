@@ -1,7 +1,8 @@
 //! Regions owed as a whole, from the moment they are taken up until the leg has them, and legs that
 //! go meanwhile.
 
-use crate::world::script::{Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{LONG, REGION_BYTES, Shape, World, calm, fast, settings, steady_legs};
 use hemi_engine::command::Command;
 use hemi_engine::identifiers::LegIndex;
@@ -97,7 +98,7 @@ fn a_leg_that_joins_owes_nothing_for_the_one_before_it() {
     assert_eq!(world.command(Command::Detach { leg }), Ok(()));
     world.abort(SLOW, |_| Some(Landing::Not));
     world.let_come(SLOW);
-    world.put_in_new_disk(SLOW);
+    world.put_in_new_disk(SLOW, 0);
     let join = Command::Join { leg, id: [77; 16], traits: fast() };
     assert_eq!(world.command(join), Ok(()));
     world.write(296, 16);

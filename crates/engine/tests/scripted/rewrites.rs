@@ -1,7 +1,8 @@
 //! Writes over extents recorded as lost: the lost list forgets the extent before the write is
 //! acknowledged, and has it again if the write is lost meanwhile.
 
-use crate::world::script::{Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{World, calm, steady_legs};
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
@@ -71,8 +72,7 @@ fn what_a_write_had_rewritten_is_lost_again_with_the_cache_that_held_it() {
     assert!(!world.has_failed(write), "it is tried again");
     assert_eq!(world.engine().lost_extents(), []);
     world.wait(SECOND);
-    let now = world.now;
-    world.checker.cache_lost(now);
+    world.note_cache_lost();
     world.read_everything();
 }
 

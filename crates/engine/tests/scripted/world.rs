@@ -1,8 +1,8 @@
-//! A small world in memory for the engine: legs with volatile caches, delays, freezes and errors,
-//! clients, kills and power cuts, and a checker of a disk's behaviour.
+//! A small world in memory for the engine, in which a test decides when each I/O ends and how: legs
+//! with delays, freezes and errors, clients, kills and power cuts. Disks, buffers, the machine and
+//! the register that judges reads are those of the torture ([`hemi_world`]).
 //!
-//! Data is one version number per sector, so a run needs no payload bytes. Metadata is real bytes,
-//! written by the engine and read back by recovery. The faults per zone:
+//! Faults that come at random are of these kinds:
 //!
 //! - data: a write in flight at a kill or a power cut lands sector by sector or not. A write that
 //!   was completed but not flushed at a power cut is kept, dropped or rolled back to any version
@@ -11,40 +11,36 @@
 //! - any I/O can fail transiently, and be held up for as long as a freeze lasts.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
 
-pub mod checker;
-pub mod disk;
-pub mod memory;
+pub mod landing;
 pub mod script;
 
 use std::collections::BTreeMap;
 
+use hemi_engine::command::{Command, CommandError};
 use hemi_engine::engine::Engine;
-use hemi_engine::format::create::{self, NewVolume};
-use hemi_engine::format::ledger::{SimulatedMemory, ledger_bytes};
-use hemi_engine::format::superblock::Name;
-use hemi_engine::format::{Id, Layout, Ledger, RegionEntry};
-use hemi_engine::identifiers::{IoId, LEGS_MAX, LegIndex};
+use hemi_engine::format::Layout;
+use hemi_engine::identifiers::{BufferAt, IoId, LEGS_MAX};
 use hemi_engine::io::{
-    Action, LegError, LegIo, LegOperation, LegTraits, Notice, Operation, Request,
+    Action, Buffers, LegError, LegIo, LegOperation, LegTraits, Notice, Operation, Reply, Request,
 };
-use hemi_engine::recovery::{self, LegImage, Outlived, Refusal};
+use hemi_engine::recovery::{self, LegImage, Refusal};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+use hemi_world::buffers::{POISON, Pool};
+use hemi_world::create;
+use hemi_world::disk::{Cache, Disk};
+use hemi_world::machine::Machine;
+use hemi_world::register::{Asked, Register};
 
-use checker::Checker;
-use disk::Disk;
-use memory::Memory;
+use landing::lose_cache;
 
-/// SplitMix64, a test's only source of randomness.
+/// SplitMix64, a test's only source of randomness. Seeds of tests name runs only as long as it
+/// stays the same.
 pub struct Random(pub u64);
 
 impl Random {
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        hemi_random::split_mix(&mut self.0)
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
@@ -68,7 +64,7 @@ pub struct Pending {
     pub data: Vec<u64>,
     pub metadata: Option<Box<[u8; 4096]>>,
     /// The count of completed writes at its submission, which a flush covers.
-    pub flush_mark: u64,
+    pub flush_mark: u32,
 }
 
 /// The behaviour of a leg.
@@ -135,15 +131,14 @@ pub struct World {
     pub sectors: u64,
     pub random: Random,
     pub now: Instant,
-    pub engine: Option<Engine<Memory>>,
+    pub engine: Option<Engine<Pool>>,
     pub settings: Settings,
     pub disks: Vec<Disk>,
     pub behaviour: Vec<Behaviour>,
     pub fast_zeroes: Vec<bool>,
-    /// The ledger, if the volume has one. It survives kills, but not power cuts.
-    pub ledger: Option<SimulatedMemory>,
-    /// The boot number of the machine, which power cuts change.
-    pub boot: u8,
+    /// The volume is served with a ledger.
+    pub has_ledger: bool,
+    pub machine: Machine,
     /// The number of legs that the volume was opened with.
     pub opened: usize,
     pub pending: Vec<Pending>,
@@ -151,13 +146,13 @@ pub struct World {
     pub holds: Vec<script::Hold>,
     /// The time at which each leg is done with the I/Os that it serves one by one.
     pub busy_until: Vec<Instant>,
-    pub checker: Checker,
-    pub requests: BTreeMap<u64, Request>,
+    pub register: Register,
+    pub requests: BTreeMap<u64, Asked>,
     pub next_token: u64,
     pub next_version: u64,
     pub notices: Vec<Notice>,
     pub closed: bool,
-    pub commands: BTreeMap<u64, Result<(), hemi_engine::command::CommandError>>,
+    pub commands: BTreeMap<u64, Result<(), CommandError>>,
     /// A leg lost its cache before this request, and no later flush has been answered yet.
     pub cache_lost: Option<u64>,
     pub thorough: bool,
@@ -222,27 +217,25 @@ impl World {
     }
 
     pub fn of_shape(seed: u64, legs: usize, settings: Settings, shape: Shape) -> World {
-        World::made(seed, legs, settings, shape, None)
+        World::made(seed, legs, settings, shape, false)
     }
 
     /// Creates a volume that relies on a ledger.
     pub fn with_ledger(seed: u64, legs: usize, settings: Settings) -> World {
-        let ledger = Some(SimulatedMemory::default());
-        World::made(seed, legs, settings, Shape::default(), ledger)
+        World::made(seed, legs, settings, Shape::default(), true)
     }
 
-    fn made(
-        seed: u64,
-        legs: usize,
-        settings: Settings,
-        shape: Shape,
-        ledger: Option<SimulatedMemory>,
-    ) -> World {
+    fn made(seed: u64, legs: usize, settings: Settings, shape: Shape, has_ledger: bool) -> World {
         plant();
         let layout =
             Layout::new(shape.volume_bytes, shape.region_bytes).expect("tests give good sizes");
         let sectors = layout.volume_sectors();
-        let disks = (0..legs).map(|leg| formatted(layout, shape, leg, legs)).collect();
+        let mut disks = vec![Disk::default(); legs];
+        for (leg, disk) in disks.iter_mut().enumerate() {
+            create::format(disk, layout, legs, leg, shape.block_sectors);
+        }
+        let mut register = Register::default();
+        register.reset(sectors as usize);
         let mut world = World {
             shape,
             sectors,
@@ -253,13 +246,13 @@ impl World {
             disks,
             behaviour: vec![Behaviour::default(); legs],
             fast_zeroes: vec![true; legs],
-            ledger,
-            boot: 1,
+            has_ledger,
+            machine: Machine::default(),
             opened: 0,
             pending: Vec::new(),
             holds: Vec::new(),
             busy_until: vec![Instant(0); legs],
-            checker: Checker::new(sectors as usize),
+            register,
             requests: BTreeMap::new(),
             next_token: 1,
             next_version: 1,
@@ -282,35 +275,24 @@ impl World {
     pub fn open(&mut self, legs: &[usize]) -> Result<(), Refusal> {
         let images: Vec<LegImage> =
             legs.iter().map(|&l| LegImage { bytes: &self.disks[l].metadata }).collect();
-        let kept = self.ledger.as_ref().map(SimulatedMemory::bytes);
-        let boot = [self.boot; 16];
-        let outlived = Outlived { boot, ledger: kept.as_deref(), accept_loss: false };
-        let opening = recovery::assess_outlived(&images, &outlived)?;
-        let ledger = self.ledger.as_mut().map(|memory| {
-            let superblock = &opening.superblock;
-            let layout = &superblock.layout;
-            if opening.ledger.is_some() {
-                memory.stop_after(u64::MAX);
-                return Ledger::adopt(Box::new(memory.clone()), layout, boot);
-            }
-            *memory = SimulatedMemory::new(ledger_bytes(layout));
-            Ledger::begin(Box::new(memory.clone()), layout, superblock.volume_id, boot)
-        });
+        let opening =
+            self.machine.with_outlived(|outlived| recovery::assess_outlived(&images, outlived))?;
+        let ledger = self.machine.ledger_for(&opening, self.has_ledger);
         let mut traits = [LegTraits::default(); LEGS_MAX];
         for &leg in legs {
             traits[leg] = LegTraits { fast_zeroes: self.fast_zeroes[leg], ..fast() };
         }
-        let memory = Memory::new(self.shape.memory_sectors);
+        let pool = Pool::exact(self.shape.memory_sectors);
         let entropy = self.random.next();
         self.closed = false;
         self.opened = legs.len();
         self.engine =
-            Some(Engine::open(opening, self.settings, traits, ledger, memory, self.now, entropy));
+            Some(Engine::open(opening, self.settings, traits, ledger, pool, self.now, entropy));
         self.take_actions();
         Ok(())
     }
 
-    pub fn engine(&mut self) -> &mut Engine<Memory> {
+    pub fn engine(&mut self) -> &mut Engine<Pool> {
         self.engine.as_mut().expect("the volume is open")
     }
 
@@ -344,8 +326,14 @@ impl World {
     fn check_detached(&mut self, token: u64) {
         let Some((_, leg)) = self.detaching.take_if(|(detach, _)| *detach == token) else { return };
         let silent = |n: &Notice| matches!(n, Notice::Frozen { leg: l, .. } if l.index() == leg);
-        if !self.notices.iter().any(silent) {
-            self.checker.check_image(&self.disks[leg].contents(), self.now);
+        if self.notices.iter().any(silent) {
+            return;
+        }
+        let now = self.register.tick();
+        for (sector, &value) in self.disks[leg].contents().iter().enumerate() {
+            if !self.register.allows(sector, value, now) {
+                panic!("P8 broken: {}", self.register.describe(sector, value, now).text);
+            }
         }
     }
 
@@ -371,7 +359,7 @@ impl World {
         self.check_alignment(&io);
         let data = match (io.operation, io.buffer) {
             (LegOperation::Write { .. }, Some(at)) => {
-                self.engine().buffers().snapshot(at, io.extent.sectors())
+                self.engine().buffers().part(at, io.extent.sectors()).to_vec()
             }
             (LegOperation::WriteZeroes { .. }, _) => vec![0; io.extent.sectors() as usize],
             _ => Vec::new(),
@@ -416,18 +404,21 @@ impl World {
         let unreadable = pending.io.operation == LegOperation::Read
             && pending.io.extent.overlaps(behaviour.unreadable);
         let failed = rate > 0 && self.random.one_in(rate) || full || unreadable;
-        let disk = &mut self.disks[leg];
         if failed {
             // A failed write may have landed in part.
-            disk.land_partly(&pending, &mut self.random);
+            pending.land_partly(&mut self.disks[leg], &mut self.random);
         } else {
-            disk.land(&pending);
+            pending.land(&mut self.disks[leg]);
         }
         if let (LegOperation::Read, Some(at)) = (pending.io.operation, pending.io.buffer) {
-            let read = self.disks[leg].read(pending.io.extent);
-            // A failed read leaves rubbish behind.
-            let read = if failed { vec![u64::MAX; read.len()] } else { read };
-            self.engine().buffers_mut().fill(at, &read);
+            let engine = self.engine.as_mut().expect("I/O ends before hemi does");
+            let into = engine.buffers_mut().part_mut(at, pending.io.extent.sectors());
+            if failed {
+                // A failed read leaves rubbish behind.
+                into.fill(POISON);
+            } else {
+                into.copy_from_slice(self.disks[leg].read(pending.io.extent));
+            }
         }
         let error = if full { LegError::NoSpace } else { LegError::Media };
         let result = if failed { Err(error) } else { Ok(()) };
@@ -501,80 +492,99 @@ impl World {
     ) -> u64 {
         let token = self.next_token;
         self.next_token += 1;
-        let sectors = extent.sectors() as u32;
-        let buffer = match operation {
-            Operation::Read | Operation::Write => Some(self.engine().buffers_mut().take(sectors)),
-            _ => None,
-        };
         let mut version = 0;
         if operation == Operation::Write {
             version = self.next_version;
             self.next_version += 1;
-            let at =
-                hemi_engine::identifiers::BufferAt { buffer: buffer.expect("taken"), offset: 0 };
-            self.engine().buffers_mut().fill(at, &vec![version; extent.sectors() as usize]);
         }
+        let buffer = self.engine().buffers_mut().take_for(operation, extent, version);
         let request = Request { token, operation, extent, buffer, fua, connection };
         if self.trace {
             println!("{:>12} {request:?} version {version}", self.now.0);
         }
-        self.checker.invoked(&request, version, self.now);
-        self.requests.insert(token, request);
+        let sent = self.register.tick();
+        let asked = Asked { id: token as u32, sent, operation, extent, fua };
+        if !matches!(operation, Operation::Read | Operation::Flush) {
+            let oldest_read = self.oldest_read();
+            self.register.sent(&asked, version, oldest_read);
+        }
+        self.requests.insert(token, asked);
         let now = self.now;
         self.engine().submit(now, request);
         self.take_actions();
         token
     }
 
-    fn take_reply(&mut self, reply: hemi_engine::io::Reply) {
-        let request = self.requests.remove(&reply.token).expect("each request is answered once");
+    /// Returns the time, by the register's clock, at which the oldest unanswered read was sent.
+    fn oldest_read(&self) -> u32 {
+        let reads = self.requests.values().filter(|asked| asked.operation == Operation::Read);
+        reads.map(|asked| asked.sent).min().unwrap_or(u32::MAX)
+    }
+
+    fn take_reply(&mut self, reply: Reply) {
+        let asked = self.requests.remove(&reply.token).expect("each request is answered once");
         if self.trace {
             println!("{:>12} reply {reply:?}", self.now.0);
         }
-        let data = reply.buffer.map(|buffer| {
-            let at = hemi_engine::identifiers::BufferAt { buffer, offset: 0 };
-            let data = self.engine().buffers().snapshot(at, request.extent.sectors());
-            hemi_engine::io::Buffers::release(self.engine().buffers_mut(), buffer);
-            data
-        });
-        let flushed = request.operation == Operation::Flush && reply.result.is_ok();
-        if flushed && self.cache_lost.is_some_and(|lost| request.token >= lost) {
+        let succeeded = reply.result.is_ok();
+        let flushed = asked.operation == Operation::Flush && succeeded;
+        if flushed && self.cache_lost.is_some_and(|lost| reply.token >= lost) {
             self.cache_lost = None;
         }
-        if reply.result.is_err() {
+        if !succeeded {
             self.failed_requests += 1;
             // A FUA write may end with a flush, and reports what a flush would.
-            let told = if request.fua { Operation::Flush } else { request.operation };
+            let told = if asked.fua { Operation::Flush } else { asked.operation };
             self.failed.push((reply.token, told));
         }
-        self.checker.answered(&request, reply.result.is_ok(), data.as_deref(), self.now);
+        let read = reply.buffer.filter(|_| asked.operation == Operation::Read);
+        let engine = self.engine.as_ref().expect("it has just answered");
+        let data = read.map(|buffer| {
+            engine.buffers().part(BufferAt { buffer, offset: 0 }, asked.extent.sectors())
+        });
+        if let Err(violation) = self.register.answered(&asked, succeeded, data) {
+            panic!("{} broken: {}", violation.promise, violation.text);
+        }
+        if let Some(buffer) = reply.buffer {
+            self.engine().buffers_mut().release(buffer);
+        }
+    }
+
+    /// Tells the register that a leg lost its cache, and possibly nobody else had the data.
+    pub fn note_cache_lost(&mut self) {
+        let oldest_read = self.oldest_read();
+        self.register.cache_lost(&vec![true; self.sectors as usize], oldest_read);
     }
 
     /// Kills hemi: I/O in flight lands in part, and the disks go on.
     pub fn kill(&mut self) {
-        for pending in std::mem::take(&mut self.pending) {
-            self.disks[pending.io.leg.index()].land_partly(&pending, &mut self.random);
-        }
-        self.engine = None;
-        self.requests.clear();
+        self.end();
         self.note_killed();
     }
 
     /// Cuts the power of everything.
     pub fn power_cut(&mut self) {
+        self.end();
+        self.lose_power(Cache::Any);
+    }
+
+    fn end(&mut self) {
         for pending in std::mem::take(&mut self.pending) {
-            self.disks[pending.io.leg.index()].land_partly(&pending, &mut self.random);
-        }
-        for disk in &mut self.disks {
-            disk.lose_cache(&mut self.random);
+            pending.land_partly(&mut self.disks[pending.io.leg.index()], &mut self.random);
         }
         self.engine = None;
         self.requests.clear();
-        self.boot += 1;
-        self.checker.power_cut(self.now);
     }
 
-    /// Reads the whole volume, which the checker judges.
+    fn lose_power(&mut self, cache: Cache) {
+        for disk in &mut self.disks {
+            lose_cache(disk, cache, &mut self.random);
+        }
+        self.machine.lose_power();
+        self.register.power_cut();
+    }
+
+    /// Reads the whole volume, which the register judges.
     pub fn read_everything(&mut self) {
         let step = 64;
         for start in (0..self.sectors).step_by(step as usize) {
@@ -594,9 +604,7 @@ impl World {
         loop {
             let step = self.now + 50 * MILLISECOND;
             self.run_until(step);
-            let mut status = hemi_engine::status::Status::default();
-            let now = self.now;
-            self.engine().status(now, &mut status);
+            let status = self.status();
             if status.converged {
                 break;
             }
@@ -604,9 +612,9 @@ impl World {
             let dirty = status.dirty_regions;
             assert!(self.now < end, "not converged: {legs:?}, {dirty} regions are dirty");
         }
-        let data: Vec<Vec<u64>> = self.disks.iter().map(Disk::contents).collect();
+        let data: Vec<&[u64]> = self.disks.iter().map(Disk::contents).collect();
         for (leg, contents) in data.iter().enumerate().skip(1) {
-            for (sector, (a, b)) in data[0].iter().zip(contents).enumerate() {
+            for (sector, (a, b)) in data[0].iter().zip(*contents).enumerate() {
                 assert_eq!(a, b, "sector {sector} differs between leg 0 and leg {leg}");
             }
         }
@@ -615,7 +623,7 @@ impl World {
     pub fn close(&mut self) {
         let now = self.now;
         let drain_until = now + 10_000 * MILLISECOND;
-        self.engine().command(now, 1 << 60, hemi_engine::command::Command::Close { drain_until });
+        self.engine().command(now, 1 << 60, Command::Close { drain_until });
         self.take_actions();
         let end = now + 60_000 * MILLISECOND;
         while !self.closed {
@@ -638,25 +646,4 @@ fn plant() {
         let bug = Planted::ALL.iter().find(|bug| format!("{bug:?}") == name);
         select(Some(*bug.expect("PLANTED names a planted mistake")));
     }
-}
-
-/// Returns a leg as `create` leaves it: all whole, closed.
-fn formatted(layout: Layout, shape: Shape, leg: usize, legs: usize) -> Disk {
-    let ids: Vec<Id> = (1..=legs as u8).map(|id| [id; 16]).collect();
-    let volume = NewVolume {
-        id: [7; 16],
-        generation: [9; 16],
-        legs: &ids,
-        name: Name::new("test").expect("a plain name"),
-        layout,
-        block_bytes: shape.block_sectors as u32 * 512,
-        created: 0,
-    };
-    let superblock = volume.superblock(LegIndex(leg as u8));
-    let mut metadata = vec![0u8; layout.data_offset() as usize];
-    let whole = ((1u16 << legs) - 1) as u8;
-    create::blocks(&superblock, RegionEntry::new(whole, false, LegIndex(0)), |address, block| {
-        metadata[address as usize..][..block.len()].copy_from_slice(block);
-    });
-    Disk::new(metadata, layout.data_offset() / 512, layout.volume_sectors() as usize)
 }

@@ -3,10 +3,12 @@
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
 use super::{A, B, LONG, REGION, World, authority, calm, index, reopen, two_legs};
 use crate::world::SECTORS;
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 
 /// Scenario 13: after a flush on A alone B is not whole. It holds everything all the same, and must
 /// be able to take over when A freezes.

@@ -3,16 +3,18 @@
 use hemi_engine::io::{LegEvent, Notice, Operation};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
 use super::{A, B, LONG, REGION, authority, calm, index, prefer, reopen, two_legs};
 use crate::world::SECTORS;
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 
 /// A leg's host loses power and comes back while hemi lives.
 fn power_cycle(world: &mut crate::world::World, leg: usize) {
     world.event(leg, LegEvent::Gone { removed: false });
     world.abort(leg, |_| Some(Landing::Not));
-    world.disks[leg].settle_cache(false);
+    world.disks[leg].drop_cache();
     world.let_come(leg);
     world.event(leg, LegEvent::Back);
 }
@@ -54,7 +56,7 @@ fn s04_lost_cache_of_the_only_copy_is_reported() {
     world.wait(LONG);
     // A copy of the first is kept for B, but none of this one.
     world.write(8, 8);
-    world.checker.power_cut(world.now);
+    world.register.power_cut();
     power_cycle(&mut world, A);
     let token = world.flush();
     assert!(world.has_failed(token), "the data of an acknowledged write is gone");

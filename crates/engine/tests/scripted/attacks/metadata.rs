@@ -6,11 +6,12 @@ use hemi_engine::io::{LegOperation, Operation};
 use hemi_engine::recovery::{self, LegImage, Problem};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
 use super::{A, B, LONG, REGION, authority, calm, index, page_sequence, prefer, reopen, two_legs};
-use crate::world::disk::Disk;
-use crate::world::script::{Cache, Landing, What};
-use crate::world::{SECTORS, World, fast};
+use crate::world::landing::Landing;
+use crate::world::script::What;
+use crate::world::{World, fast};
 
 /// Scenario 1: A's page that takes over from B has been submitted, and its outcome is unknown. B
 /// answers. Data that B alone holds from then on must not be overruled by that page.
@@ -233,10 +234,7 @@ fn s07_slot_reuse() {
         world.flush();
         world.converge();
         assert_eq!(world.command(Command::Detach { leg: index(B) }), Ok(()));
-        let old = world.disks[B].metadata.len();
-        let mut fresh = Disk::new(vec![0; old], old as u64 / 512, SECTORS as usize);
-        (0..SECTORS as usize).for_each(|sector| fresh.corrupt(sector, 1 << 40));
-        world.disks[B] = fresh;
+        world.put_in_new_disk(B, 1 << 40);
         let now = world.now;
         let join = Command::Join { leg: index(B), id: [77; 16], traits: fast() };
         world.engine().command(now, 5, join);

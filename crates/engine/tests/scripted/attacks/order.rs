@@ -4,9 +4,11 @@ use hemi_engine::command::{Command, CommandError};
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
 use super::{A, B, LONG, authority, calm, prefer, reopen, two_legs};
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 use crate::world::{SECTORS, Shape, World};
 
 /// Scenario 5: a read must not return a value that a later read then does not. A write does not

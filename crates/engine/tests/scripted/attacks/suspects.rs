@@ -4,10 +4,12 @@
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND};
+use hemi_world::disk::Cache;
 
 use super::{A, B, LONG, REGION, authority, calm, prefer, reopen, two_legs};
 use crate::world::World;
-use crate::world::script::{Cache, Landing, What};
+use crate::world::landing::Landing;
+use crate::world::script::What;
 
 /// Returns a world in which B decides the first region. Its first `flushed` sectors are flushed on
 /// both legs, and its first `since` have been written to both since.
@@ -70,7 +72,7 @@ fn what_was_flushed_after_an_authority_lost_its_cache_is_not_lost() {
     world.hold(A, What::Reads);
     world.event(B, LegEvent::Gone { removed: false });
     world.abort(B, |_| Some(Landing::Not));
-    world.disks[B].settle_cache(false);
+    world.disks[B].drop_cache();
     world.event(B, LegEvent::Back);
     let flush = world.submit(Operation::Flush, Extent::default(), false);
     world.wait(MILLISECOND);
@@ -81,7 +83,7 @@ fn what_was_flushed_after_an_authority_lost_its_cache_is_not_lost() {
     world.hold(A, What::Flushes);
     world.release_kind(A, What::Writes);
     let failing = world.only(A, What::Flushes);
-    world.disks[A].settle_cache(false);
+    world.disks[A].drop_cache();
     world.fail(failing);
     world.behaviour[A].flush_errors = 0;
     world.release(A);
@@ -104,7 +106,7 @@ fn what_may_be_all_there_is_is_not_owed_with_the_rest_of_its_region() {
     world.write(32, 8);
     world.event(B, LegEvent::Gone { removed: false });
     world.abort(B, |_| Some(Landing::Not));
-    world.disks[B].settle_cache(false);
+    world.disks[B].drop_cache();
     for number in 0..6 {
         world.submit(Operation::Write, Extent::new(48 + number * 8, 4), false);
     }

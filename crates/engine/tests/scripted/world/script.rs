@@ -3,14 +3,14 @@
 
 use hemi_engine::command::{Command, CommandError};
 use hemi_engine::format::RegionEntry;
-use hemi_engine::format::ledger::SimulatedMemory;
 use hemi_engine::identifiers::{IoId, LegIndex};
 use hemi_engine::io::{LegError, LegEvent, LegIo, LegOperation, Operation, OutReason};
 use hemi_engine::recovery::{self, LegImage, Opening};
 use hemi_engine::status::Status;
 use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
+use hemi_world::disk::{Cache, Disk};
 
-use super::disk::Disk;
+use super::landing::{Landing, lose_cache};
 use super::{Behaviour, Pending, Random, World};
 
 /// A kind of leg I/O.
@@ -43,23 +43,6 @@ impl What {
 pub struct Hold {
     pub leg: usize,
     pub what: What,
-}
-
-/// The way a write in flight at a crash lands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Landing {
-    Whole,
-    Not,
-    /// The parts land, by sector number modulo eight, whose bit is set.
-    Torn(u8),
-}
-
-/// The part of volatile caches that survives a power cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cache {
-    Kept,
-    Dropped,
-    Any,
 }
 
 impl World {
@@ -173,36 +156,45 @@ impl World {
     pub fn land_silently(&mut self, id: IoId, landing: Landing) {
         let index = self.complete_id(id).expect("it is in flight");
         let pending = self.pending[index].clone();
-        self.disks[pending.io.leg.index()].land_as(&pending, landing);
+        pending.land_as(&mut self.disks[pending.io.leg.index()], landing);
     }
 
     /// Ends every I/O in flight on a leg with an error, as a driver does that knows that none of it
-    /// can land any more.
+    /// can land any more. Each lands as `landing` says, or else at random.
     pub fn abort(&mut self, leg: usize, landing: impl Fn(&mut Random) -> Option<Landing>) {
         while let Some(index) = self.pending.iter().position(|p| p.io.leg.index() == leg) {
             let pending = self.pending.remove(index);
-            let mut random = Random(self.random.next());
-            match landing(&mut random) {
-                Some(landing) => self.disks[leg].land_as(&pending, landing),
-                None => self.disks[leg].land_partly(&pending, &mut random),
-            }
-            let now = self.now;
-            self.engine().complete(now, pending.io.id, Err(LegError::Gone));
-            self.take_actions();
+            self.give_up(&pending, &landing);
         }
     }
 
-    /// Does what [`World::abort`] does, but only with I/O that does not end by itself.
+    /// Does what [`World::abort`] does at random, but not in order of submission.
+    pub fn abort_swapping(&mut self, leg: usize) {
+        while let Some(index) = self.pending.iter().position(|p| p.io.leg.index() == leg) {
+            let pending = self.pending.swap_remove(index);
+            self.give_up(&pending, |_| None);
+        }
+    }
+
+    /// Does what [`World::abort`] does at random, but only with I/O that does not end by itself.
     pub fn abort_held(&mut self, leg: usize) {
         let zombie = |p: &Pending| p.io.leg.index() == leg && p.due == Instant::NEVER;
         while let Some(index) = self.pending.iter().position(zombie) {
             let pending = self.pending.remove(index);
-            let mut random = Random(self.random.next());
-            self.disks[leg].land_partly(&pending, &mut random);
-            let now = self.now;
-            self.engine().complete(now, pending.io.id, Err(LegError::Gone));
-            self.take_actions();
+            self.give_up(&pending, |_| None);
         }
+    }
+
+    fn give_up(&mut self, pending: &Pending, landing: impl Fn(&mut Random) -> Option<Landing>) {
+        let mut random = Random(self.random.next());
+        let disk = &mut self.disks[pending.io.leg.index()];
+        match landing(&mut random) {
+            Some(landing) => pending.land_as(disk, landing),
+            None => pending.land_partly(disk, &mut random),
+        }
+        let now = self.now;
+        self.engine().complete(now, pending.io.id, Err(LegError::Gone));
+        self.take_actions();
     }
 
     pub fn event(&mut self, leg: usize, event: LegEvent) {
@@ -216,24 +208,15 @@ impl World {
     pub fn crash(&mut self, cache: Option<Cache>, mut landing: impl FnMut(&Pending) -> Landing) {
         for pending in std::mem::take(&mut self.pending) {
             let lands = landing(&pending);
-            self.disks[pending.io.leg.index()].land_as(&pending, lands);
+            pending.land_as(&mut self.disks[pending.io.leg.index()], lands);
         }
         self.engine = None;
         self.requests.clear();
         self.holds.clear();
-        let Some(cache) = cache else {
-            self.note_killed();
-            return;
-        };
-        for disk in &mut self.disks {
-            match cache {
-                Cache::Kept => disk.settle_cache(true),
-                Cache::Dropped => disk.settle_cache(false),
-                Cache::Any => disk.lose_cache(&mut self.random),
-            }
+        match cache {
+            Some(cache) => self.lose_power(cache),
+            None => self.note_killed(),
         }
-        self.boot += 1;
-        self.checker.power_cut(self.now);
     }
 
     /// Returns a copy of the world without hemi.
@@ -248,12 +231,12 @@ impl World {
             pending: self.pending.clone(),
             holds: self.holds.clone(),
             busy_until: self.busy_until.clone(),
-            checker: self.checker.clone(),
+            register: self.register.clone(),
             requests: self.requests.clone(),
             notices: Vec::new(),
             commands: Default::default(),
             failed: Vec::new(),
-            ledger: self.ledger.as_ref().map(|kept| SimulatedMemory::of_bytes(&kept.bytes())),
+            machine: self.machine.clone(),
             ..*self
         }
     }
@@ -282,20 +265,18 @@ impl World {
         }
     }
 
-    /// Puts a new disk in place of a leg's, for a leg that joins.
-    pub fn put_in_new_disk(&mut self, leg: usize) {
+    /// Puts a new disk in place of a leg's, for a leg that joins. Every sector reads as `version`.
+    pub fn put_in_new_disk(&mut self, leg: usize, version: u64) {
         let size = self.disks[leg].metadata.len();
-        self.disks[leg] = Disk::new(vec![0; size], self.data_start(), self.sectors as usize);
+        self.disks[leg] = Disk::new(size, self.sectors as usize, version);
     }
 
     /// Drops a leg's device or session, and with it the cache as `cache` says.
     pub fn lose_leg(&mut self, leg: usize, cache: Cache) {
         self.event(leg, LegEvent::Gone { removed: false });
         self.abort(leg, |_| None);
-        match cache {
-            Cache::Kept => {}
-            Cache::Dropped => self.disks[leg].settle_cache(false),
-            Cache::Any => self.disks[leg].lose_cache(&mut self.random),
+        if cache != Cache::Kept {
+            lose_cache(&mut self.disks[leg], cache, &mut self.random);
         }
         self.cache_lost = Some(self.next_token);
     }
@@ -304,9 +285,9 @@ impl World {
     /// since, this is as bad as a power cut: recovery cannot know of the loss.
     pub(super) fn note_killed(&mut self) {
         if self.cache_lost.take().is_some() {
-            self.checker.power_cut(self.now);
+            self.register.killed_with_cache_lost();
         } else {
-            self.checker.killed(self.now);
+            self.register.killed();
         }
     }
 
@@ -317,19 +298,19 @@ impl World {
     /// Writes and waits for the acknowledgement.
     pub fn write(&mut self, start: u64, count: u64) -> u64 {
         let token = self.submit(Operation::Write, Extent::new(start, count), false);
-        self.run_until_answered(60 * SECOND);
+        self.run_until_answered(20 * SECOND);
         token
     }
 
     pub fn flush(&mut self) -> u64 {
         let token = self.submit(Operation::Flush, Extent::default(), false);
-        self.run_until_answered(60 * SECOND);
+        self.run_until_answered(20 * SECOND);
         token
     }
 
     pub fn read(&mut self, start: u64, count: u64) -> u64 {
         let token = self.submit(Operation::Read, Extent::new(start, count), false);
-        self.run_until_answered(60 * SECOND);
+        self.run_until_answered(20 * SECOND);
         token
     }
 
@@ -377,8 +358,7 @@ impl World {
         let generation = std::array::from_fn(|byte| half[byte % 8]);
         let promotion = recovery::promote(image, generation).expect("it can be promoted");
         for (address, block) in &promotion.writes {
-            let start = *address as usize;
-            self.disks[leg].metadata[start..start + 4096].copy_from_slice(&block[..]);
+            self.disks[leg].write_metadata(*address, block, 0xFF);
         }
         promotion.lacks
     }
