@@ -66,7 +66,7 @@ def main() -> None:
     servers = asked.servers.split(",") if asked.servers else list(SERVERS)
     rows = []
     for server in servers:
-        options: list[str | Path] = ["--copies", "2", "--electricity", asked.electricity]
+        options: list[str | Path] = ["--all", "--copies", "2", "--electricity", asked.electricity]
         options += ["--capacity", f"{SERVERS[server]}GB", "--snapshots", asked.snapshots]
         options += ["--candidates", ",".join(DISKS + FLASH)]
         options += ["--p99.9", asked.target] if asked.target else []

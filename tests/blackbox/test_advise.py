@@ -153,6 +153,48 @@ def test_budget_and_what_one_has(load: Path, drives: tuple[Path, Path]) -> None:
     assert names == {str(slow), f"{slow} + {slow}", f"{slow} + {fast}"}
 
 
+def test_systems_too_dear_to_be_first_are_not_simulated(sandbox: Sandbox, load: Path) -> None:
+    drives = [drive(sandbox.path(f"{n}.toml"), "100 us", 100 + 10 * n) for n in range(6)]
+    arguments = (load, "--candidates", named(*drives))
+    few = advice(*arguments, "--p99.9", "2ms", "--top", 3)
+    every = advice(*arguments, "--p99.9", "2ms", "--top", 3, "--all")
+    assert few["systems"][:3] == every["systems"][:3]
+    assert every["not_simulated"] is None
+    rest = few["not_simulated"]
+    cost = {system["name"]: system["cost"]["total"] for system in every["systems"]}
+    assert {*by_name(few), *rest["systems"]} == set(cost)
+    assert len(few["systems"]) + len(rest["systems"]) == len(cost) > len(few["systems"])
+    third = few["systems"][2]["cost"]["total"]
+    assert rest["cost"] == min(cost[name] for name in rest["systems"]) > third
+    assert any("were not simulated" in said for said in few["assumptions"])
+    assert advice(*arguments, "--p99.9", "2ms", "--top", 3, "--jobs", 1) == few
+    # None of them meets it, or nothing is asked for: any of them may be the first.
+    for others in (("--p99.9", "10us"), ()):
+        assert advice(*arguments, *others, "--top", 3)["not_simulated"] is None
+
+
+def test_wide_pairs_have_stripes_of_twice_the_drives(load: Path, drives: tuple[Path, Path]) -> None:
+    fast, slow = drives
+    arguments = (load, "--candidates", named(fast, slow))
+    usual, wide = by_name(advice(*arguments)), by_name(advice(*arguments, "--wide"))
+    legs = [str(fast), f"2 striped {fast}", str(slow), f"2 striped {slow}"]
+    pairs = {f"{a} + {b}" for n, a in enumerate(legs) for b in legs[n:]}
+    assert set(wide) - set(usual) == pairs - set(usual) and pairs <= set(wide)
+    assert {name: wide[name]["latency"] for name in usual} == {
+        name: usual[name]["latency"] for name in usual
+    }
+    assert wide[f"2 striped {fast} + {slow}"]["cost"]["purchase"] == 700
+
+
+def test_flash_divided_too_far_is_warned_of(load: Path) -> None:
+    arguments = (load, "--candidates", "nvme-enterprise", "--state", "fresh")
+    sound = " ".join(advice(*arguments)["cautions"])
+    assert "write amplification" not in sound
+    said = " ".join(advice(*arguments, "--flash-scale", 64)["cautions"])
+    assert "nvme-enterprise: with its flash divided by 2048, its write amplification" in said
+    assert "--flash-scale of at most 4" in said
+
+
 def test_wear_replacements_and_energy_are_counted(sandbox: Sandbox, load: Path) -> None:
     fast = drive(sandbox.path("weak.toml"), "100 us", 300, endurance="1 TB")
     found = by_name(advice(load, "--candidates", fast))[str(fast)]

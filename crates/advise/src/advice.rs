@@ -13,6 +13,7 @@ use crate::known;
 use crate::load::Load;
 use crate::money::{Cost, Wear};
 use crate::request::Request;
+use crate::rounds::NotSimulated;
 use crate::serve::Served;
 
 /// Multiple of the target-less threshold at which a write counts as stalled: ten times the plain
@@ -32,6 +33,8 @@ pub struct Advice {
     pub cautions: Vec<String>,
     /// Systems, best first.
     pub systems: Vec<SystemAdvice>,
+    /// Candidates that could not be among the first, if any were not simulated for that.
+    pub not_simulated: Option<NotSimulated>,
     /// Presets and systems that were not considered, with the reasons.
     pub left_out: Vec<LeftOut>,
 }
@@ -344,7 +347,7 @@ pub(crate) fn rank(systems: &mut [SystemAdvice], request: &Request) {
         };
         systems[index].frontier = !systems.iter().any(beats);
     }
-    let asked = request.target.is_some() || request.budget.is_some();
+    let asked = request.asks();
     systems.sort_by(|a, b| {
         use crate::judge::Verdict::Misses;
         let (one, other) = (a.judgement.verdict, b.judgement.verdict);

@@ -74,7 +74,7 @@ impl Candidates {
         let mut all = Candidates { systems: Vec::new(), left_out: Vec::new(), currency, volume };
         let drives = all.drives(request, load)?;
         match &request.have {
-            None => all.combine(&drives),
+            None => all.combine(&drives, request.wide),
             Some(have) => all.beside(have, &drives, request, load)?,
         }
         all.systems.retain(|system| system.copies() >= request.copies);
@@ -125,8 +125,9 @@ impl Candidates {
         self.left_out.push(LeftOut { name: name.to_owned(), why });
     }
 
-    /// Adds every single unit, stripe and pair of these drives that holds the volume.
-    fn combine(&mut self, drives: &[Stocked]) {
+    /// Adds every single unit, stripe and pair of these drives that holds the volume. If `wide`,
+    /// a leg of a pair may have twice as many drives as it needs.
+    fn combine(&mut self, drives: &[Stocked], wide: bool) {
         let mut legs = Vec::new();
         for drive in drives {
             if let Some(least) = self.least(drive, self.volume) {
@@ -141,7 +142,12 @@ impl Candidates {
                     self.add([Unit::mirrored_stripe(drive.clone(), (least * 4) as u32)]);
                 }
             }
-            legs.extend(self.leg(drive));
+            let Some(leg) = self.leg(drive) else { continue };
+            let twice = leg.count * 2;
+            legs.push(leg);
+            if wide && u64::from(twice) <= WIDEST {
+                legs.push(Unit::stripe(drive.clone(), twice));
+            }
         }
         for (number, first) in legs.iter().enumerate() {
             for second in &legs[number..] {

@@ -1,13 +1,15 @@
 //! Limits of what a trace can tell: it is too short, too light or too small, or the model is not
 //! as the drive.
 
-use hemi_drives::preset::Model;
+use hemi_drives::preset::{Model, PresetError};
 use hemi_units::{SECOND, Time};
 
 use crate::advice::SystemAdvice;
 use crate::candidates::Candidates;
 use crate::load::Load;
 use crate::request::Request;
+use crate::rounds::NotSimulated;
+use crate::units::Stocked;
 
 /// Requests that a 99.9th percentile needs: ten above it.
 const FOR_P999: u64 = 10_000;
@@ -19,13 +21,19 @@ const LIGHT: f64 = 0.03;
 const SHORT: u64 = 600 * SECOND;
 /// Time within which a cache of flash has no pause to empty.
 const BURST: u64 = 60 * SECOND;
-/// Write amplification above which a part of the flash is no measure of wear.
-const AMPLIFIED: f64 = 8.0;
 /// Share of the flash at which what a load writes changes its state.
 const MUCH: u64 = 2;
 
 /// Returns what the load cannot tell about these systems, in sentences.
-pub(crate) fn of(load: &Load, systems: &[SystemAdvice], request: &Request) -> Vec<String> {
+///
+/// # Errors
+/// Fails if an array's member cannot be found.
+pub(crate) fn of(
+    load: &Load,
+    all: &Candidates,
+    systems: &[SystemAdvice],
+    request: &Request,
+) -> Result<Vec<String>, PresetError> {
     let mut said = load.cautions.clone();
     let requests = load.requests();
     if requests < FOR_P99 {
@@ -61,34 +69,47 @@ pub(crate) fn of(load: &Load, systems: &[SystemAdvice], request: &Request) -> Ve
     if systems.len() > 1 && most < least * 1.2 {
         said.push("All candidates look alike: take the cheapest.".into());
     }
-    said.extend(amplified(systems));
+    said.extend(divided_too_far(all)?);
     if request.electricity.is_none() {
         said.push(
             "Energy is not priced: give the price of a kilowatt-hour with --electricity.".into(),
         );
     }
-    said
+    Ok(said)
 }
 
-/// Returns which presets amplify writes so much that the part of the flash, not the drive, may be
-/// the reason.
-fn amplified(systems: &[SystemAdvice]) -> Option<String> {
-    let legs = systems.iter().flat_map(|system| &system.legs);
-    let much = legs.filter(|leg| leg.flash_scale > 1 && leg.wear.write_amplification > AMPLIFIED);
-    let mut names: Vec<&str> = much.map(|leg| leg.preset.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    (!names.is_empty()).then(|| {
-        format!(
-            "Writes are amplified more than {AMPLIFIED:.0} times on {}. Only a part of the flash \
-             is simulated, and a small part has little room: do not trust this wear.",
-            names.join(", ")
-        )
-    })
+/// Returns which drives have their flash divided beyond their bound.
+fn divided_too_far(all: &Candidates) -> Result<Vec<String>, PresetError> {
+    let mut said = Vec::new();
+    for drive in drives(all) {
+        let Some(beyond) = drive.preset.too_small(drive.scale)? else { continue };
+        let way_out = match beyond.most {
+            0 => "Its own scale is too large: lower `scale` in its file.".to_owned(),
+            most => format!("Give a --flash-scale of at most {most}."),
+        };
+        said.push(format!("{}: {beyond}. {way_out}", drive.preset.name));
+    }
+    Ok(said)
+}
+
+/// Returns the drives of all systems, each once.
+fn drives(all: &Candidates) -> Vec<&Stocked> {
+    let mut drives: Vec<&Stocked> = Vec::new();
+    for unit in all.systems.iter().flat_map(|system| &system.units) {
+        if !drives.iter().any(|drive| drive.preset.name == unit.drive.preset.name) {
+            drives.push(&unit.drive);
+        }
+    }
+    drives
 }
 
 /// Returns the assumptions of the models, in sentences.
-pub(crate) fn assumptions(load: &Load, all: &Candidates, request: &Request) -> Vec<String> {
+pub(crate) fn assumptions(
+    load: &Load,
+    all: &Candidates,
+    request: &Request,
+    not_simulated: Option<&NotSimulated>,
+) -> Vec<String> {
     let mut said = vec![
         "Requests arrive at their recorded times, whatever the drives do. A client that waits \
          for answers would slow down instead."
@@ -110,25 +131,30 @@ pub(crate) fn assumptions(load: &Load, all: &Candidates, request: &Request) -> V
         .to_owned(),
     );
     said.extend(scaled(load, all));
+    if let Some(rest) = not_simulated {
+        said.push(format!(
+            "{} of {} systems were not simulated: their drives alone cost {:.0} {} or more, and {} \
+             that meet what is asked for cost less. --all simulates them.",
+            rest.systems.len(),
+            all.systems.len(),
+            rest.cost,
+            all.currency,
+            rest.cheaper
+        ));
+    }
     said
 }
 
 /// Returns what the division of the flash's capacity changes.
 fn scaled(load: &Load, all: &Candidates) -> Vec<String> {
     let mut said = Vec::new();
-    let mut presets = Vec::new();
-    for unit in all.systems.iter().flat_map(|system| &system.units) {
-        let name = &unit.drive.preset.name;
-        if presets.contains(name) {
-            continue;
-        }
-        presets.push(name.clone());
-        let own = unit.drive.preset.flash_scale().unwrap_or(1);
-        let scale = own * unit.drive.scale;
+    for drive in drives(all) {
+        let name = &drive.preset.name;
+        let scale = drive.preset.flash_scale().unwrap_or(1) * drive.scale;
         if scale == 1 {
             continue;
         }
-        let flash = unit.drive.capacity / scale;
+        let flash = drive.capacity / scale;
         if load.written_bytes > flash / MUCH {
             said.push(format!(
                 "{name}: the load writes {}, and {} of its flash are simulated (1/{scale}): its \
@@ -143,7 +169,7 @@ fn scaled(load: &Load, all: &Candidates) -> Vec<String> {
                 about(flash)
             ));
         }
-        if let Model::Ssd(of) = &unit.drive.preset.model
+        if let Model::Ssd(of) = &drive.preset.model
             && let Some(cache) = &of.slc
         {
             let burst = load.most_written(BURST);

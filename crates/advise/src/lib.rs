@@ -24,6 +24,7 @@ pub use crate::error::AdviseError;
 use crate::freezes::Placed;
 pub use crate::load::Load;
 pub use crate::request::Request;
+use crate::rounds::Rounds;
 use crate::serve::{Bench, ServeError};
 
 pub mod advice;
@@ -40,6 +41,7 @@ pub mod load;
 pub mod money;
 pub mod prices;
 pub mod request;
+pub mod rounds;
 mod serve;
 #[cfg(test)]
 mod testing;
@@ -91,25 +93,33 @@ pub fn advise(
         volume,
         exposure: request.exposure,
     };
-    prepare(&bench, &all, request, told)?;
     let placed = request.what_if.map(|rate| Placed::in_load(rate, load));
-    told(Step::Simulating(all.systems.len()));
-    let results = parallel::each(&all.systems, request.jobs, |candidate| {
-        let name = candidate.name();
-        told(Step::Began(&name));
-        let result = system(&bench, candidate, request, placed.as_ref());
-        told(Step::Ended(&name));
-        result
-    });
-    let mut systems = Vec::new();
     let mut left_out = all.left_out.clone();
-    for (candidate, result) in all.systems.iter().zip(results) {
-        match result {
-            Ok(Some(advice)) => systems.push(advice),
-            Ok(None) => {}
-            Err(ServeError::Preset(error)) => return Err(error.into()),
-            Err(ServeError::Mirror(error)) => {
-                left_out.push(LeftOut { name: candidate.name(), why: error.to_string() });
+    let mut systems = Vec::new();
+    let mut prepared = Prepared::default();
+    let mut rounds = Rounds::of(&all.systems, request);
+    loop {
+        let round = rounds.next(&systems);
+        if round.is_empty() {
+            break;
+        }
+        prepared.bring(&bench, &round, request.jobs, told)?;
+        told(Step::Simulating(round.len()));
+        let results = parallel::each(&round, request.jobs, |candidate| {
+            let name = candidate.name();
+            told(Step::Began(&name));
+            let result = system(&bench, candidate, request, placed.as_ref());
+            told(Step::Ended(&name));
+            result
+        });
+        for (candidate, result) in round.iter().zip(results) {
+            match result {
+                Ok(Some(advice)) => systems.push(advice),
+                Ok(None) => {}
+                Err(ServeError::Preset(error)) => return Err(error.into()),
+                Err(ServeError::Mirror(error)) => {
+                    left_out.push(LeftOut { name: candidate.name(), why: error.to_string() });
+                }
             }
         }
     }
@@ -119,44 +129,52 @@ pub fn advise(
     }
     advice::rank(&mut systems, request);
     left_out.sort();
+    let not_simulated = rounds.rest();
     Ok(Advice {
         load: report(load, volume),
+        assumptions: cautions::assumptions(load, &all, request, not_simulated.as_ref()),
+        cautions: cautions::of(load, &all, &systems, request)?,
         asked: asked(request, &all, placed),
-        assumptions: cautions::assumptions(load, &all, request),
-        cautions: cautions::of(load, &systems, request),
         systems,
+        not_simulated,
         left_out,
     })
 }
 
-/// Brings all flash into its state, each piece once.
-fn prepare(
-    bench: &Bench<'_>,
-    all: &Candidates,
-    request: &Request,
-    told: &(dyn Fn(Step<'_>) + Sync),
-) -> Result<(), AdviseError> {
-    let mut seen = BTreeSet::new();
-    let mut pieces = Vec::new();
-    for candidate in &all.systems {
-        for (slot, unit) in (0..).zip(&candidate.units) {
-            if !units::has_flash(&unit.drive.preset)? {
-                continue;
-            }
-            for (preset, seed) in bench.flash(unit, slot) {
-                if seen.insert((preset.name.clone(), seed)) {
-                    pieces.push((preset, seed));
+/// The flash that is in its state already: presets and seeds.
+#[derive(Default)]
+struct Prepared(BTreeSet<(String, u64)>);
+
+impl Prepared {
+    /// Brings the flash of these candidates into its state, each piece once.
+    fn bring(
+        &mut self,
+        bench: &Bench<'_>,
+        candidates: &[&Candidate],
+        jobs: Option<usize>,
+        told: &(dyn Fn(Step<'_>) + Sync),
+    ) -> Result<(), AdviseError> {
+        let mut pieces = Vec::new();
+        for candidate in candidates {
+            for (slot, unit) in (0..).zip(&candidate.units) {
+                if !units::has_flash(&unit.drive.preset)? {
+                    continue;
+                }
+                for (preset, seed) in bench.flash(unit, slot) {
+                    if self.0.insert((preset.name.clone(), seed)) {
+                        pieces.push((preset, seed));
+                    }
                 }
             }
         }
+        told(Step::Preparing(pieces.len()));
+        let made = parallel::each(&pieces, jobs, |(preset, seed)| {
+            let made = bench.prepare(preset, *seed);
+            told(Step::Prepared);
+            made
+        });
+        made.into_iter().collect::<Result<(), _>>().map_err(AdviseError::from)
     }
-    told(Step::Preparing(pieces.len()));
-    let made = parallel::each(&pieces, request.jobs, |(preset, seed)| {
-        let made = bench.prepare(preset, *seed);
-        told(Step::Prepared);
-        made
-    });
-    made.into_iter().collect::<Result<(), _>>().map_err(AdviseError::from)
 }
 
 /// Simulates a candidate.

@@ -96,12 +96,10 @@ impl Cost {
         time: u64,
         request: &Request,
     ) -> Cost {
-        let (mut purchase, mut monthly, mut replacements) = (0.0, 0.0, 0.0);
+        let (purchase, monthly) = bought(system);
+        let mut replacements = 0.0;
         for (unit, wear) in system.units.iter().zip(wear) {
             let each = &unit.drive.purchase;
-            let bought = f64::from(unit.count - unit.owned.min(unit.count));
-            purchase += each.price.unwrap_or(0.0) * bought;
-            monthly += each.monthly.unwrap_or(0.0) * bought;
             let again = f64::from(wear.replacements) * f64::from(unit.count);
             replacements += each.price.unwrap_or(0.0) * again;
         }
@@ -125,4 +123,23 @@ impl Cost {
             total: drives + energy * request.years,
         }
     }
+}
+
+/// Returns the price of the drives of a system that are to buy, and the rent of a month.
+fn bought(system: &Candidate) -> (f64, f64) {
+    let (mut purchase, mut monthly) = (0.0, 0.0);
+    for unit in &system.units {
+        let each = &unit.drive.purchase;
+        let bought = f64::from(unit.count - unit.owned.min(unit.count));
+        purchase += each.price.unwrap_or(0.0) * bought;
+        monthly += each.monthly.unwrap_or(0.0) * bought;
+    }
+    (purchase, monthly)
+}
+
+/// Returns the least that a system costs over the years asked for: purchase and rent, without
+/// replacements and energy, which depend on the load.
+pub(crate) fn least(system: &Candidate, request: &Request) -> f64 {
+    let (purchase, monthly) = bought(system);
+    purchase + monthly * MONTHS * request.years
 }

@@ -46,6 +46,11 @@ pub struct Request {
     pub prices: Prices,
     /// Seed of all randomness.
     pub seed: u64,
+    /// True to choose from pairs of stripes of twice as many drives as a leg needs, too.
+    pub wide: bool,
+    /// Number of systems that meet what is asked for after which dearer ones, which cannot be
+    /// among that many first, are not simulated; all are if absent.
+    pub enough: Option<usize>,
     /// Systems simulated at a time; as many as there are cores if absent.
     pub jobs: Option<usize>,
 }
@@ -68,12 +73,19 @@ impl Default for Request {
             candidates: Vec::new(),
             prices: Prices::default(),
             seed: 1,
+            wide: false,
+            enough: None,
             jobs: None,
         }
     }
 }
 
 impl Request {
+    /// Returns true if there is anything that a system may fail to meet.
+    pub(crate) fn asks(&self) -> bool {
+        self.target.is_some() || self.budget.is_some()
+    }
+
     /// Checks the numbers.
     ///
     /// # Errors

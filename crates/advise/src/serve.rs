@@ -62,7 +62,7 @@ pub(crate) struct Served {
 impl Bench<'_> {
     /// Returns the flash that the unit in `slot` is made from: presets as scaled, and seeds.
     pub(crate) fn flash(&self, unit: &Unit, slot: u64) -> Vec<(Preset, u64)> {
-        let preset = unit.drive.preset.clone().scaled(unit.drive.scale);
+        let preset = unit.drive.simulated();
         let states = (0..u64::from(unit.count)).map(|member| self.state_seed(slot + member));
         let mut seeds: Vec<u64> = states.collect();
         seeds.sort_unstable();
@@ -86,7 +86,7 @@ impl Bench<'_> {
         slot: u64,
         freezes: Option<&Placed>,
     ) -> Result<AnyDrive, PresetError> {
-        let preset = unit.drive.preset.clone().scaled(unit.drive.scale);
+        let preset = unit.drive.simulated();
         let of = |member: u64| {
             let drive = self.stock.of(&preset, self.state, self.state_seed(slot + member))?;
             Ok::<_, PresetError>(match freezes {

@@ -6,8 +6,6 @@ use hemi_units::{SECTOR_BYTES, Size};
 
 use crate::load::Load;
 
-/// Least bytes of flash that are simulated of one drive.
-pub const LEAST_FLASH: u64 = 6_000_000_000;
 /// Data on one member of a stripe before the next one's turn.
 const CHUNK: Size = Size::kib(64);
 
@@ -20,7 +18,7 @@ pub struct Stocked {
     pub purchase: Purchase,
     /// Bytes of the real drive.
     pub capacity: u64,
-    /// Divisor of the flash's capacity, besides the preset's own.
+    /// Divisor of the flash's capacity, besides the preset's own; 1 without flash.
     pub scale: u64,
 }
 
@@ -38,8 +36,8 @@ pub struct Unit {
 }
 
 impl Stocked {
-    /// Returns the drive with its capacity and the scale at which it is simulated under a load.
-    /// `scale` overrides the latter.
+    /// Returns the drive with its capacity and the scale at which it is simulated under a load:
+    /// the largest at which the drive is still itself ([`Preset::divisor_for`]), or `scale`.
     ///
     /// # Errors
     /// See [`PresetError`].
@@ -50,37 +48,17 @@ impl Stocked {
         scale: Option<u64>,
     ) -> Result<Stocked, PresetError> {
         let capacity = capacity(&preset)?;
-        let own = preset.flash_scale()?;
-        let simulated = capacity / own;
         let scale = match scale {
-            _ if !has_flash(&preset)? => 1,
-            Some(scale) => scale,
-            None => divisor(simulated, load.written_bytes),
+            Some(scale) if has_flash(&preset)? => scale,
+            _ => preset.divisor_for(load.written_bytes)?,
         };
-        let preset = spared(preset, own.saturating_mul(scale));
         Ok(Stocked { preset, purchase, capacity, scale })
     }
-}
 
-/// Returns the preset with the blocks that flash frees while it is idle divided like its
-/// capacity. These are blocks of a lane, which a small part of the flash could not spare: it
-/// would copy almost full blocks without end. A cache of flash keeps one, since it needs some.
-fn spared(mut preset: Preset, scale: u64) -> Preset {
-    if let Model::Ssd(of) = &mut preset.model {
-        let start = of.collection_start;
-        let more = u64::from(of.background_blocks.saturating_sub(start));
-        let least = u64::from(of.slc.is_some()).min(more);
-        of.background_blocks = start + (more / scale).max(least) as u32;
+    /// Returns the preset as it is simulated.
+    pub(crate) fn simulated(&self) -> Preset {
+        self.preset.clone().scaled_with_idle(self.scale)
     }
-    preset
-}
-
-/// Returns the largest power of two by which `simulated` bytes may be divided: what is left is
-/// enough flash, and at least twice what the load writes.
-fn divisor(simulated: u64, written: u64) -> u64 {
-    let least = LEAST_FLASH.max(written.saturating_mul(2));
-    let most = (simulated / least).max(1);
-    1 << most.ilog2()
 }
 
 impl Unit {
@@ -158,9 +136,5 @@ pub fn capacity(preset: &Preset) -> Result<u64, PresetError> {
 
 /// Returns true if there is flash in the drive.
 pub(crate) fn has_flash(preset: &Preset) -> Result<bool, PresetError> {
-    Ok(match (&preset.model, preset.member()?) {
-        (Model::Ssd(_), _) => true,
-        (_, Some(member)) => has_flash(&member)?,
-        (_, None) => false,
-    })
+    Ok(preset.flash_scale_most()?.is_some())
 }

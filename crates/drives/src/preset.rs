@@ -13,6 +13,7 @@ mod card;
 mod error;
 mod file;
 mod purchase;
+mod scale;
 #[cfg(test)]
 mod tests;
 mod validation;
@@ -27,6 +28,7 @@ use self::built_in::{BUILT_IN, instead_of};
 pub use self::card::{Figure, Load, Measure, Pattern, Precondition};
 pub use self::error::PresetError;
 pub use self::purchase::Purchase;
+pub use self::scale::TooSmall;
 pub use self::validation::{Class, Deviation, Held, Validation};
 use crate::any::AnyDrive;
 use crate::array::{self, Array};
@@ -74,6 +76,8 @@ pub struct Preset {
     folder: Option<PathBuf>,
     /// Scale of the flash of an array's members.
     member_scale: u64,
+    /// True if that also divides what the members do while they are idle.
+    members_idle: bool,
 }
 
 /// The deepest nesting of arrays: a mirror of stripes of arrays, and one to spare.
@@ -116,6 +120,7 @@ impl Preset {
             purchase: contents.purchase,
             folder: contents.member_folder,
             member_scale: 1,
+            members_idle: false,
         })
     }
 
@@ -139,45 +144,6 @@ impl Preset {
             _ => Preset::built_in(member),
         }
         .map(Some)
-    }
-
-    /// Returns the preset with the capacity of its flash divided by `scale`; rates stay the
-    /// same. A disk keeps its size, since its speed depends on the distance its arm moves, and
-    /// so does a network volume.
-    #[must_use]
-    pub fn scaled(mut self, scale: u64) -> Preset {
-        match &mut self.model {
-            Model::Ssd(of) => of.scale = of.scale.saturating_mul(scale.min(1 << 20) as u32),
-            Model::Array(_) => self.member_scale = self.member_scale.saturating_mul(scale),
-            Model::Hdd(_) | Model::Network(_) => {}
-        }
-        self
-    }
-
-    /// Returns the divisor of the flash's capacity, including the preset's own scale, or 1
-    /// without flash.
-    ///
-    /// # Errors
-    /// Fails if an array's member cannot be found.
-    pub fn flash_scale(&self) -> Result<u64, PresetError> {
-        match (&self.model, self.member()?) {
-            (Model::Ssd(of), _) => Ok(u64::from(of.scale)),
-            (_, Some(member)) => member.scaled(self.member_scale).flash_scale(),
-            (_, None) => Ok(1),
-        }
-    }
-
-    /// Returns the largest [`Preset::flash_scale`] at which the drive is as fast as the whole one,
-    /// or `None` without flash; see [`crate::ssd::scale`].
-    ///
-    /// # Errors
-    /// Fails if an array's member cannot be found.
-    pub fn flash_scale_most(&self) -> Result<Option<u64>, PresetError> {
-        match (&self.model, self.member()?) {
-            (Model::Ssd(of), _) => Ok(Some(of.scale_most())),
-            (_, Some(member)) => member.flash_scale_most(),
-            (_, None) => Ok(None),
-        }
     }
 
     /// Creates a fresh drive; its randomness comes from `seed` alone.
@@ -208,8 +174,7 @@ impl Preset {
                 // Each member has its own seed.
                 let mut seeds = seed;
                 let mut members = Vec::new();
-                if let Some(member) = self.member()? {
-                    let member = member.scaled(self.member_scale);
+                if let Some(member) = self.scaled_member()? {
                     for _ in 0..parameters.count {
                         let seed = split_mix(&mut seeds);
                         members.push(member.drive_within(seed, depth + 1)?);

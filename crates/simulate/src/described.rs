@@ -59,21 +59,13 @@ pub(crate) fn warnings(
 
 /// Returns the warning about a preset divided by `scale`, if that is too much.
 fn too_small(name: &str, preset: &Preset, scale: u64) -> Result<Option<String>, PresetError> {
-    let Some(most) = preset.flash_scale_most()? else { return Ok(None) };
-    let own = preset.flash_scale()?;
-    let total = own.saturating_mul(scale);
-    if total <= most {
-        return Ok(None);
-    }
-    let way_out = match most / own {
+    let Some(beyond) = preset.too_small(scale)? else { return Ok(None) };
+    let way_out = match beyond.most {
         0 => "its own scale is too large: lower `scale` in the preset's file".to_owned(),
         1 => "leave system.scale out, or give 1".to_owned(),
-        best => format!("take a system.scale of at most {best}"),
+        most => format!("take a system.scale of at most {most}"),
     };
-    Ok(Some(format!(
-        "{name}: with its flash divided by {total}, its write amplification and its speed are not \
-         the drive's; {way_out}"
-    )))
+    Ok(Some(format!("{name}: {beyond}; {way_out}")))
 }
 
 #[cfg(test)]

@@ -113,9 +113,18 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "N")]
     flash_scale: Option<u64>,
 
+    /// Choose from pairs of wide stripes, too: legs of twice as many drives as they need.
+    #[arg(long, conflicts_with = "have")]
+    wide: bool,
+
     /// List this many systems.
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
+
+    /// Simulate all systems, also those too dear to be among the first --top that meet what is
+    /// asked for.
+    #[arg(long)]
+    all: bool,
 
     /// Seed for all randomness.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -211,6 +220,8 @@ impl AdviseArgs {
             candidates: self.candidates.clone(),
             prices,
             seed: self.seed,
+            wide: self.wide,
+            enough: (!self.all).then_some(self.top),
             jobs: self.jobs,
         })
     }

@@ -277,3 +277,47 @@ fn the_scale_of_flash_is_known_through_arrays_too() {
     assert_eq!(scale("x25e-8-raid5-a"), 4 * own("x25e-32gb"));
     assert_eq!((scale("wd-1tb-2009"), scale("gp3"), scale("wd-16-raid0-b")), (1, 1, 1));
 }
+
+#[test]
+fn a_load_divides_flash_as_far_as_the_drive_stays_itself() {
+    for name in Preset::names() {
+        let preset = Preset::built_in(name).unwrap();
+        let divisor = preset.divisor_for(0).unwrap();
+        assert_eq!(preset.too_small(divisor).unwrap(), None, "{name} by {divisor}");
+        let Some(most) = preset.flash_scale_most().unwrap() else {
+            assert_eq!(divisor, 1, "{name} has no flash");
+            continue;
+        };
+        let beyond = preset.too_small(divisor + 1).unwrap().unwrap();
+        assert_eq!(beyond.most, divisor, "{name}");
+        assert!(beyond.total > most, "{name}");
+        // A load that writes more than half of what is left needs more of it.
+        let flash = |divisor: u64| {
+            let drive = preset.clone().scaled(divisor).drive(1).unwrap();
+            drive.sectors() * 512
+        };
+        let more = preset.divisor_for(flash(divisor)).unwrap();
+        assert!(more <= divisor / 2 || more == 1, "{name}: {more} of {divisor}");
+        assert_eq!(preset.divisor_for(u64::MAX).unwrap(), 1, "{name}");
+    }
+}
+
+#[test]
+fn what_flash_frees_while_idle_is_divided_with_it() {
+    let blocks = |name: &str, scale: u64| {
+        let Model::Ssd(of) = Preset::built_in(name).unwrap().scaled_with_idle(scale).model else {
+            panic!("{name} is flash")
+        };
+        (of.scale, of.background_blocks - of.collection_start)
+    };
+    let own = blocks("nvme-consumer", 1);
+    assert_eq!(own, (8, 9));
+    assert_eq!(blocks("nvme-consumer", 4), (32, 2));
+    // A cache of flash keeps a block; without one, none is needed.
+    assert_eq!(blocks("nvme-consumer", 64), (512, 1));
+    assert_eq!(blocks("nvme-enterprise", 1), (32, 2));
+    assert_eq!(blocks("nvme-enterprise", 4), (128, 0));
+    let array = Preset::built_in("x25e-8-raid5-a").unwrap();
+    let scaled = array.clone().scaled_with_idle(4);
+    assert_eq!(scaled.flash_scale().unwrap(), 4 * array.flash_scale().unwrap());
+}

@@ -47,6 +47,15 @@ impl Parameters {
         (by_spare.min(BUFFERED_SHARE_MOST / self.buffered_share()) as u64).max(1)
     }
 
+    /// Divides the blocks that each lane frees while the drive is idle, besides those it always
+    /// does. With a cache of flash, at least one is left.
+    pub fn divide_background(&mut self, scale: u64) {
+        let start = self.collection_start;
+        let more = u64::from(self.background_blocks.saturating_sub(start));
+        let least = u64::from(self.slc.is_some()).min(more);
+        self.background_blocks = start + (more / scale.max(1)).max(least) as u32;
+    }
+
     /// Returns the share of the whole drive's units that small writes in a full buffer are of.
     fn buffered_share(&self) -> f64 {
         let units = self.capacity.0 as f64 / self.mapping_unit.0 as f64;
