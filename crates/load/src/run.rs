@@ -60,14 +60,24 @@ pub enum LoadError {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The workload cannot be built.
-    #[error("workload: {0}")]
-    Workload(#[from] WorkloadError),
+    #[error("{place}: {error}")]
+    Workload {
+        /// The file, line and column.
+        place: String,
+        /// The error, with its key.
+        error: WorkloadError,
+    },
     /// The longest request is too long.
     #[error(
-        "workload: its longest request has {0} bytes; a load issues up to {LONGEST_BYTES}: write \
-         smaller requests"
+        "{place}: workload: its longest request has {bytes} bytes; a load issues up to \
+         {LONGEST_BYTES}: write smaller requests"
     )]
-    Longest(u64),
+    Longest {
+        /// The file, line and column of the workload.
+        place: String,
+        /// Length of the longest request in bytes.
+        bytes: u64,
+    },
     /// The ring cannot be created.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -88,13 +98,18 @@ pub fn run(job: &Job, stop: &Stop, progress: &Progress) -> Result<LoadReport, Lo
     let spec = &job.spec;
     let seed = job.seed.unwrap_or(spec.seed);
     let target = Target::look(job.target.clone())?;
-    let mut workload = spec.workload.build(target.size() / SECTOR_BYTES, seed, &job.folder)?;
+    let sectors = target.size() / SECTOR_BYTES;
+    let mut workload = spec.workload.build(sectors, seed, &job.folder).map_err(|error| {
+        let error = error.within("workload");
+        LoadError::Workload { place: spec.places.of(error.key()), error }
+    })?;
     workload.cap(job.queue_depth_cap);
     let demand = workload.demand();
     // Rounding outwards can add a block at either end.
     let longest = demand.longest_sectors * SECTOR_BYTES + 2 * u64::from(target.block());
     if longest > LONGEST_BYTES {
-        return Err(LoadError::Longest(demand.longest_sectors * SECTOR_BYTES));
+        let bytes = demand.longest_sectors * SECTOR_BYTES;
+        return Err(LoadError::Longest { place: spec.places.of("workload"), bytes });
     }
     let target = if demand.writes { target.for_writing()? } else { target };
     let file = job.records.as_deref().map(RowsFile::create).transpose()?;

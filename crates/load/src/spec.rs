@@ -15,6 +15,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hemi_text::Places;
 use hemi_workload::RunSpec;
 use hemi_workload::spec::WorkloadSpec;
 use serde::Deserialize;
@@ -41,6 +42,9 @@ pub struct LoadSpec {
     /// A simulation's sweep, which is refused.
     #[serde(default)]
     pub sweep: Table,
+    /// The places of its keys, for errors that show only at a target.
+    #[serde(skip)]
+    pub places: Places,
 }
 
 fn one() -> u64 {
@@ -67,10 +71,10 @@ pub enum LoadSpecError {
         problem: String,
     },
     /// A value does not suit a load.
-    #[error("{file}: {key} = {value}: {right}")]
+    #[error("{place}: {key} = {value}: {right}")]
     Impossible {
-        /// The path of the file.
-        file: String,
+        /// The file, line and column.
+        place: String,
         /// The dotted key.
         key: &'static str,
         /// The value as given.
@@ -97,10 +101,11 @@ pub fn load(path: &Path) -> Result<(LoadSpec, PathBuf), LoadSpecError> {
 /// # Errors
 /// Fails as [`LoadSpecError`] says.
 pub fn parse(file: &str, text: &str) -> Result<LoadSpec, LoadSpecError> {
-    let spec: LoadSpec = toml::from_str(text)
+    let mut spec: LoadSpec = toml::from_str(text)
         .map_err(|error| LoadSpecError::Wrong { file: file.into(), problem: error.to_string() })?;
+    let places = Places::new(file, text);
     let impossible = |key, value: String, right| {
-        Err(LoadSpecError::Impossible { file: file.to_owned(), key, value, right })
+        Err(LoadSpecError::Impossible { place: places.of(key), key, value, right })
     };
     if !spec.sweep.is_empty() {
         let right = "a load is one case: write one spec for each, or leave the sweep out";
@@ -110,6 +115,7 @@ pub fn parse(file: &str, text: &str) -> Result<LoadSpec, LoadSpecError> {
         let key = if spec.run.limit.0 == 0 { "run.limit" } else { "run.interval" };
         return impossible(key, "0 s".to_owned(), "write a duration above zero");
     }
+    spec.places = places;
     Ok(spec)
 }
 
@@ -134,8 +140,9 @@ mod tests {
             parse("x.toml", &format!("{text}{WORKLOAD}")).expect_err("wrong").to_string()
         };
         let sweep = error("[sweep]\n\"workload.closed.threads\" = [1, 2]\n");
-        assert!(sweep.starts_with("x.toml: sweep = "), "{sweep}");
-        assert!(error("run = { interval = \"0 s\" }\n").contains("run.interval = 0 s"));
+        assert!(sweep.starts_with("x.toml:1:2: sweep = "), "{sweep}");
+        let run = error("run = { interval = \"0 s\" }\n");
+        assert!(run.starts_with("x.toml:1:9: run.interval = 0 s"), "{run}");
         assert!(error("sed = 1\n").contains("unknown field `sed`"));
     }
 }

@@ -8,7 +8,7 @@ use hemi_drives::preset::PresetError;
 use hemi_units::{Instant, SECTOR_BYTES};
 
 use crate::described;
-use crate::faults;
+use crate::faults::{self, FaultError};
 use crate::mirror::MirrorError;
 use crate::report::{self, LegsInTime, Report, Summary};
 use crate::run::{Run, Watched};
@@ -26,19 +26,41 @@ pub enum ExperimentError {
     Leg(#[from] PresetError),
     /// A fault does not fit its leg.
     #[error("system.faults: {0}")]
-    Fault(String),
+    Fault(#[from] FaultError),
     /// The volume cannot be created.
     #[error("system: {0}")]
     System(#[from] MirrorError),
     /// The workload cannot be built.
-    #[error("workload: {0}")]
-    Workload(#[from] WorkloadError),
+    #[error("{0}")]
+    Workload(WorkloadError),
     /// A step of a session has no end, or did not reach it in time.
     #[error("{0}")]
     Step(String),
     /// The run was told to stop.
     #[error("stopped")]
     Stopped,
+}
+
+impl From<WorkloadError> for ExperimentError {
+    fn from(error: WorkloadError) -> ExperimentError {
+        ExperimentError::Workload(error.within("workload"))
+    }
+}
+
+impl ExperimentError {
+    /// Returns the path of the key in the spec that the error is about; empty if it is about
+    /// none.
+    pub(crate) fn key(&self) -> String {
+        match self {
+            ExperimentError::Leg(_) | ExperimentError::System(MirrorError::Legs(_)) => {
+                "system.legs".to_owned()
+            }
+            ExperimentError::Fault(error) => error.key(),
+            ExperimentError::System(_) => "system.volume".to_owned(),
+            ExperimentError::Workload(error) => error.key().to_owned(),
+            ExperimentError::Step(_) | ExperimentError::Stopped => String::new(),
+        }
+    }
 }
 
 /// Creates the legs of a system, in the state that the spec describes.
@@ -53,7 +75,7 @@ pub(crate) fn drives(
     legs.map(|(leg, name)| {
         let seed = seed.wrapping_add(1 + leg as u64);
         let drive = stock.drive(name, folder, scale, precondition, seed)?;
-        faults::lay(&system.faults, leg, drive, seed).map_err(ExperimentError::Fault)
+        Ok(faults::lay(&system.faults, leg, drive, seed)?)
     })
     .collect()
 }

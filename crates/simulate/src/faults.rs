@@ -366,15 +366,36 @@ impl FaultSpec {
     }
 }
 
+/// An error in a fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("fault {number}: {problem}")]
+pub struct FaultError {
+    /// Number of the fault in its spec, from 1.
+    number: usize,
+    /// The error and the allowed values.
+    problem: String,
+}
+
+impl FaultError {
+    fn new(number: usize, problem: String) -> FaultError {
+        FaultError { number, problem }
+    }
+
+    /// Returns the path of the fault in its spec.
+    pub(crate) fn key(&self) -> String {
+        format!("system.faults[{}]", self.number - 1)
+    }
+}
+
 /// Checks the faults of a system of `legs` legs, as far as its drives need not be known.
-pub(crate) fn check(faults: &[FaultSpec], legs: usize) -> Result<(), String> {
+pub(crate) fn check(faults: &[FaultSpec], legs: usize) -> Result<(), FaultError> {
     for (number, fault) in (1..).zip(faults) {
-        let named = |what: String| format!("system.faults: fault {number}: {what}");
         if fault.leg >= legs {
             let last = legs.saturating_sub(1);
-            return Err(named(format!("leg = {}: the legs are 0 to {last}", fault.leg)));
+            let problem = format!("leg = {}: the legs are 0 to {last}", fault.leg);
+            return Err(FaultError::new(number, problem));
         }
-        fault.fault().map_err(named)?;
+        fault.fault().map_err(|problem| FaultError::new(number, problem))?;
     }
     Ok(())
 }

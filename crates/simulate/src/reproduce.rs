@@ -13,6 +13,7 @@ mod select;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use hemi_text::Places;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -52,6 +53,9 @@ pub struct Reproduction {
     /// Pictures.
     #[serde(default)]
     pub picture: Vec<PictureSpec>,
+    /// The places of keys in its file.
+    #[serde(skip)]
+    places: Places,
 }
 
 /// The selection of one or more cases.
@@ -218,7 +222,11 @@ impl Reproduction {
         let file = path.display().to_string();
         let text = hemi_text::read(path)
             .map_err(|source| SpecError::Unreadable { file: file.clone(), source })?;
-        toml::from_str(&text).map_err(|error| SpecError::Wrong { file, problem: error.to_string() })
+        let places = Places::new(&file, &text);
+        let mut read: Reproduction = toml::from_str(&text)
+            .map_err(|error| SpecError::Wrong { file, problem: error.to_string() })?;
+        read.places = places;
+        Ok(read)
     }
 
     /// Returns the cases of all runs, each with the name of its run. Errors call the file
@@ -233,7 +241,8 @@ impl Reproduction {
             let title = Value::String(name.clone());
             table.entry("title").or_insert(title);
             let text = table.to_string();
-            let cases = spec::parse(&format!("{file}: run.{name}"), &text)?;
+            let places = self.places.below(&format!("run.{name}"));
+            let cases = spec::parse_part(&format!("{file}: run.{name}"), &text, &places)?;
             all.extend(cases.into_iter().map(|case| (name.clone(), case)));
         }
         Ok(all)

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use hemi_drives::drive::{Counters, Drive, Failed};
+use hemi_text::Places;
 use hemi_units::{Instant, SECOND, SECTOR_BYTES, Time};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,9 @@ pub struct SessionSpec {
     /// Length of the intervals, and the longest virtual time of one step.
     #[serde(default)]
     pub run: RunSpec,
+    /// The places of its keys.
+    #[serde(skip)]
+    places: Places,
 }
 
 impl SessionSpec {
@@ -44,11 +48,18 @@ impl SessionSpec {
     /// # Errors
     /// See [`SpecError`].
     pub fn parse(file: &str, text: &str) -> Result<SessionSpec, SpecError> {
-        let spec: SessionSpec = toml::from_str(text).map_err(|error: toml::de::Error| {
+        let mut spec: SessionSpec = toml::from_str(text).map_err(|error: toml::de::Error| {
             SpecError::Wrong { file: file.to_owned(), problem: error.to_string() }
         })?;
-        spec::check_system(file, &spec.system, &spec.run)?;
+        spec.places = Places::new(file, text);
+        spec::check_system(&spec.system, &spec.run, |key| spec.places.of(key))?;
         Ok(spec)
+    }
+
+    /// Returns the place in the file that an error of [`Session::open`] is about, as in
+    /// `pair.toml:7:1`.
+    pub fn place(&self, error: &ExperimentError) -> String {
+        self.places.of(&error.key())
     }
 }
 

@@ -21,11 +21,13 @@
 use std::path::{Path, PathBuf};
 
 use hemi_drives::preset::Precondition;
+use hemi_text::Places;
 use hemi_units::{Size, Time};
 use hemi_workload::RunSpec;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::experiment::ExperimentError;
 use crate::faults::{self, FaultSpec};
 use crate::sweep::{self, SweepError};
 use crate::system::{EngineSpec, PolicyName, RuleSpec};
@@ -98,6 +100,28 @@ pub struct Case {
     pub values: Values,
     /// The spec with these choices applied.
     pub spec: Spec,
+    /// The places of keys in its file.
+    places: Places,
+}
+
+impl Case {
+    /// Returns the place in the spec's file that an error of this case is about, as in
+    /// `mirror.toml:7:1`: the line of the key, or the one in the sweep that gave its value. It is
+    /// the file alone for an error that is about no key.
+    pub fn place(&self, error: &ExperimentError) -> String {
+        self.place_of(&error.key())
+    }
+
+    fn place_of(&self, key: &str) -> String {
+        let chosen = |swept: &&String| {
+            let rest = key.strip_prefix(swept.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        match self.values.keys().find(chosen) {
+            Some(swept) => self.places.of(&format!("sweep.{swept}")),
+            None => self.places.of(key),
+        }
+    }
 }
 
 /// The reason why a spec was refused.
@@ -120,20 +144,20 @@ pub enum SpecError {
         problem: String,
     },
     /// A value of the sweep does not fit its key.
-    #[error("{file}: sweep: with {choices}: {problem}")]
+    #[error("{place}: sweep: with {choices}: {problem}")]
     Choice {
-        /// Path of the spec.
-        file: String,
+        /// File, line and column of the sweep.
+        place: String,
         /// The values chosen.
         choices: String,
         /// The error.
         problem: String,
     },
     /// A number is impossible.
-    #[error("{file}: {key} = {value}: {right}")]
+    #[error("{place}: {key} = {value}: {right}")]
     Impossible {
-        /// Path of the spec.
-        file: String,
+        /// File, line and column of the key.
+        place: String,
         /// Dotted key.
         key: &'static str,
         /// The value given.
@@ -141,11 +165,19 @@ pub enum SpecError {
         /// The allowed values.
         right: &'static str,
     },
+    /// A fault is impossible.
+    #[error("{place}: {problem}")]
+    Fault {
+        /// File, line and column of the fault.
+        place: String,
+        /// The fault and the error in it.
+        problem: String,
+    },
     /// The sweep is invalid.
-    #[error("{file}: {source}")]
+    #[error("{place}: {source}")]
     Sweep {
-        /// Path of the spec.
-        file: String,
+        /// File, line and column of the key in the sweep.
+        place: String,
         /// The error.
         source: SweepError,
     },
@@ -168,43 +200,52 @@ pub fn load(path: &Path) -> Result<(Vec<Case>, PathBuf), SpecError> {
 /// # Errors
 /// See [`SpecError`].
 pub fn parse(file: &str, text: &str) -> Result<Vec<Case>, SpecError> {
+    parse_part(file, text, &Places::new(file, text))
+}
+
+/// Parses the cases of a spec from text, which is a part of a file or all of it: `places` are
+/// those of its keys.
+pub(crate) fn parse_part(file: &str, text: &str, places: &Places) -> Result<Vec<Case>, SpecError> {
     let wrong =
         |error: toml::de::Error| SpecError::Wrong { file: file.into(), problem: error.to_string() };
     // Parse the text as it stands first, since these errors contain the line.
     toml::from_str::<Spec>(text).map_err(wrong)?;
     let table: Table = toml::from_str(text).map_err(wrong)?;
-    let cases =
-        sweep::cases(table).map_err(|source| SpecError::Sweep { file: file.to_owned(), source })?;
+    let cases = sweep::cases(table).map_err(|source| {
+        let place = places.of(&format!("sweep.{}", source.key()));
+        SpecError::Sweep { place, source }
+    })?;
     let case = |(number, case): (usize, sweep::Case)| {
         let choices: Vec<(String, String)> =
             case.choices.iter().map(|(key, value)| (key.clone(), shown(value))).collect();
         let spec: Spec = Value::Table(case.spec).try_into().map_err(|error: toml::de::Error| {
+            let place = match &choices[..] {
+                [(only, _)] => places.of(&format!("sweep.{only}")),
+                _ => places.of("sweep"),
+            };
             let choices = choices.iter().map(|(key, value)| format!("{key} = {value}"));
             let choices = choices.collect::<Vec<_>>().join(", ");
-            SpecError::Choice { file: file.into(), choices, problem: error.to_string() }
+            SpecError::Choice { place, choices, problem: error.to_string() }
         })?;
-        check(file, &spec)?;
         let values = case.choices.into_iter().collect();
-        Ok(Case { number, choices, values, spec })
+        let case = Case { number, choices, values, spec, places: places.clone() };
+        check_system(&case.spec.system, &case.spec.run, |key| case.place_of(key))?;
+        Ok(case)
     };
     cases.into_iter().enumerate().map(case).collect()
 }
 
-fn check(file: &str, spec: &Spec) -> Result<(), SpecError> {
-    check_system(file, &spec.system, &spec.run)
-}
-
-/// Returns an error for impossible numbers.
+/// Returns an error for impossible numbers; `place_of` returns the place of a key.
 pub(crate) fn check_system(
-    file: &str,
     system: &SystemSpec,
     run: &RunSpec,
+    place_of: impl Fn(&str) -> String,
 ) -> Result<(), SpecError> {
     let engine = &system.engine;
     let within = |key, value: Option<u64>, least: u64, most: u64, right| match value {
         Some(value) if !(least..=most).contains(&value) => {
-            let value = value.to_string();
-            Err(SpecError::Impossible { file: file.to_owned(), key, value, right })
+            let (place, value) = (place_of(key), value.to_string());
+            Err(SpecError::Impossible { place, key, value, right })
         }
         _ => Ok(()),
     };
@@ -213,8 +254,10 @@ pub(crate) fn check_system(
     let legs = system.legs.len() as u64;
     let most = u64::MAX;
     within("system.legs", Some(legs), 1, 8, "1 to 8 presets")?;
-    faults::check(&system.faults, system.legs.len())
-        .map_err(|problem| SpecError::Wrong { file: file.to_owned(), problem })?;
+    faults::check(&system.faults, system.legs.len()).map_err(|error| SpecError::Fault {
+        place: place_of(&error.key()),
+        problem: format!("system.faults: {error}"),
+    })?;
     within("system.scale", Some(system.scale), 1, 1 << 20, "1 to 1048576")?;
     within("run.interval", Some(run.interval.0), 1, most, "above zero")?;
     within("run.limit", Some(run.limit.0), 1, most, "above zero")?;

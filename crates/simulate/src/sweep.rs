@@ -35,6 +35,16 @@ pub enum SweepError {
     TooMany(usize),
 }
 
+impl SweepError {
+    /// Returns the dotted key in the sweep that the error is about; empty if it is about all.
+    pub(crate) fn key(&self) -> &str {
+        match self {
+            SweepError::NotAList { key, .. } | SweepError::NotATable { key, .. } => key,
+            SweepError::TooMany(_) => "",
+        }
+    }
+}
+
 /// Maximum number of cases of one spec.
 const MOST: usize = 10_000;
 

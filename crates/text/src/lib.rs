@@ -20,8 +20,13 @@ use core::fmt;
 #[cfg(feature = "std")]
 pub use file::{FILE_BYTES_MAX, read};
 
+#[cfg(feature = "toml")]
+pub use places::{Place, Places, for_each_key};
+
 #[cfg(feature = "std")]
 mod file;
+#[cfg(feature = "toml")]
+mod places;
 
 /// Maximum number of characters of another program's text that are shown.
 pub const SHOWN_MAX: usize = 256;

@@ -18,8 +18,19 @@ pub enum WorkloadError {
         right: String,
     },
     /// A trace cannot be read or does not fit.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
+    #[error("{key}: {error}")]
+    Trace {
+        /// Path of the key in the spec that names the trace.
+        key: String,
+        /// The error.
+        error: Box<TraceError>,
+    },
+}
+
+impl From<TraceError> for WorkloadError {
+    fn from(error: TraceError) -> WorkloadError {
+        WorkloadError::Trace { key: "trace".to_owned(), error: Box::new(error) }
+    }
 }
 
 impl WorkloadError {
@@ -32,16 +43,20 @@ impl WorkloadError {
         }
     }
 
+    /// Returns the path of the key that the error is about.
+    pub fn key(&self) -> &str {
+        match self {
+            WorkloadError::Impossible { key, .. } | WorkloadError::Trace { key, .. } => key,
+        }
+    }
+
     /// Returns the error with its key placed within `outer`.
     #[must_use]
-    pub fn within(self, outer: impl Display) -> WorkloadError {
-        match self {
-            WorkloadError::Impossible { key, value, right } => {
-                let dot = if key.starts_with('[') { "" } else { "." };
-                WorkloadError::Impossible { key: format!("{outer}{dot}{key}"), value, right }
-            }
-            trace => trace,
-        }
+    pub fn within(mut self, outer: impl Display) -> WorkloadError {
+        let (WorkloadError::Impossible { key, .. } | WorkloadError::Trace { key, .. }) = &mut self;
+        let dot = if key.is_empty() || key.starts_with('[') { "" } else { "." };
+        *key = format!("{outer}{dot}{key}");
+        self
     }
 }
 
@@ -59,6 +74,15 @@ pub(crate) fn check_count(key: &str, count: u64, most: u64) -> Result<(), Worklo
         return Ok(());
     }
     Err(WorkloadError::new(key, count, format!("write a number from 1 to {most}")))
+}
+
+/// Returns an error unless a list has 1 to `most` entries.
+pub(crate) fn check_length(key: &str, length: usize, most: u64) -> Result<(), WorkloadError> {
+    if (1..=most).contains(&(length as u64)) {
+        return Ok(());
+    }
+    let right = format!("write a list of 1 to {most} entries");
+    Err(WorkloadError::new(key, format!("a list of {length}"), right))
 }
 
 /// Returns an error if the duration is zero.

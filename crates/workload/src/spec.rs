@@ -21,7 +21,7 @@ use super::any::AnyWorkload;
 use super::bursts::BurstsSpec;
 use super::closed::ClosedSpec;
 use super::combine::{Combine, CombineSpec, MOST_PARTS};
-use super::error::{WorkloadError, check_count};
+use super::error::{WorkloadError, check_count, check_length};
 use super::limit::{self, Limits};
 use super::open::OpenSpec;
 use super::phases::{MOST_PHASES, Phase, PhaseSpec, Phases};
@@ -110,7 +110,7 @@ impl WorkloadSpec {
     ) -> Result<AnyWorkload, WorkloadError> {
         self.check(volume_sectors)?;
         let site = Site { volume_sectors, base_directory };
-        self.build_at(&site, Seeds::new(seed))
+        self.build_at(&site, Seeds::new(seed)).map_err(|e| e.within(self.name()))
     }
 
     /// Checks that the spec is possible on a volume of `volume_sectors` sectors, as far as that
@@ -193,7 +193,7 @@ impl WorkloadSpec {
                     return Err(WorkloadError::new("parts", "a combine in a combine", right));
                 }
                 limit::check(spec.duration, spec.requests)?;
-                check_count("number of parts", spec.parts.len() as u64, MOST_PARTS as u64)?;
+                check_length("parts", spec.parts.len(), MOST_PARTS as u64)?;
                 for (index, part) in spec.parts.iter().enumerate() {
                     part.check_kind(volume_sectors, true, in_phases)
                         .map_err(|e| e.within(part.name()).within(format!("parts[{index}]")))?;
@@ -205,7 +205,7 @@ impl WorkloadSpec {
                     let right = "write the phases beside the others of the outer `phases`";
                     return Err(WorkloadError::new("workload", "phases in a phase", right));
                 }
-                check_count("number of phases", phases.len() as u64, MOST_PHASES)?;
+                check_length("", phases.len(), MOST_PHASES)?;
                 for (index, phase) in phases.iter().enumerate() {
                     check_phase(phases, index, phase)
                         .and_then(|()| match &phase.workload {
@@ -236,12 +236,17 @@ impl WorkloadSpec {
                 let Some(over) = &spec.over else {
                     return Ok(bursts);
                 };
-                let over = over.build_at(site, seeds.part(1))?;
+                let over = over
+                    .build_at(site, seeds.part(1))
+                    .map_err(|e| e.within(over.name()).within("over"))?;
                 AnyWorkload::Combine(Combine::new(vec![over, bursts], Limits::new(None, None)))
             }
             WorkloadSpec::Combine(spec) => {
                 let parts = (0..).zip(&spec.parts);
-                let parts = parts.map(|(index, part)| part.build_at(site, seeds.part(index)));
+                let parts = parts.map(|(index, part)| {
+                    part.build_at(site, seeds.part(index))
+                        .map_err(|e| e.within(part.name()).within(format!("parts[{index}]")))
+                });
                 let parts = parts.collect::<Result<_, _>>()?;
                 let limits = Limits::new(spec.duration, spec.requests);
                 AnyWorkload::Combine(Combine::new(parts, limits))
@@ -249,8 +254,11 @@ impl WorkloadSpec {
             WorkloadSpec::Phases(phases) => {
                 let phases = (0..).zip(phases).map(|(index, phase)| {
                     let workload = phase.workload.as_ref();
-                    let workload =
-                        workload.map(|workload| workload.build_at(site, seeds.part(index)));
+                    let workload = workload.map(|workload| {
+                        workload.build_at(site, seeds.part(index)).map_err(|e| {
+                            e.within(workload.name()).within(format!("[{index}].workload"))
+                        })
+                    });
                     Ok(Phase {
                         duration: phase.duration,
                         requests: phase.requests,

@@ -179,7 +179,7 @@ fn refused(error: LoadError) -> anyhow::Error {
         LoadError::Target(TargetError::Open(open)) if is_no_direct(open) => {
             (Kind::Failed, "Give --buffered to go through the page cache.")
         }
-        LoadError::Workload(_) | LoadError::Longest(_) => {
+        LoadError::Workload { .. } | LoadError::Longest { .. } => {
             (Kind::Usage, "hemi help load tells more.")
         }
         _ => return error.into(),

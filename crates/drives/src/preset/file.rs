@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use hemi_text::{Place, for_each_key};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -225,7 +226,7 @@ impl<'t> Text<'t> {
         for (index, figure) in card.iter().enumerate() {
             let load = &figure.load;
             let wrong = |key: &str, problem: &str| {
-                let path = format!("card.{index}.{key}");
+                let path = format!("card[{index}].{key}");
                 Err(self.wrong_at(&path, self.span_of(&path), problem))
             };
             if load.read_percent > 100 {
@@ -259,7 +260,7 @@ impl<'t> Text<'t> {
     /// Returns an error at `span`; its key is the innermost one there.
     pub(super) fn wrong(&self, span: Range<usize>, problem: &str) -> PresetError {
         let mut innermost = None;
-        for_each(&self.table, "", &mut |path, key, value| {
+        for_each_key(&self.table, &mut |path, key, value| {
             for within in [key, value] {
                 let length = within.len();
                 let best = innermost.as_ref().is_none_or(|&(_, best)| length <= best);
@@ -274,12 +275,11 @@ impl<'t> Text<'t> {
 
     /// Returns an error about `key` at `span`.
     pub(super) fn wrong_at(&self, key: &str, span: Range<usize>, problem: &str) -> PresetError {
-        let before = self.text.get(..span.start).unwrap_or(self.text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let Place { line, column } = Place::at(self.text, span.start);
         PresetError::Wrong {
             file: self.file.to_owned(),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
+            line,
+            column,
             key: key.to_owned(),
             problem: problem.to_owned(),
         }
@@ -288,43 +288,13 @@ impl<'t> Text<'t> {
     /// Returns the span of the key at path `wanted`, or of its innermost ancestor that exists.
     pub(super) fn span_of(&self, wanted: &str) -> Range<usize> {
         let mut longest = (0, 0..0);
-        for_each(&self.table, "", &mut |path, key, _| {
+        for_each_key(&self.table, &mut |path, key, _| {
             let rest = wanted.strip_prefix(path);
-            let is_above = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            let is_above = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
             if is_above && path.len() > longest.0 {
                 longest = (path.len(), key);
             }
         });
         longest.1
-    }
-}
-
-/// Calls `visit` with the path and the spans of key and value of every entry in `table`.
-fn for_each(
-    table: &DeTable<'_>,
-    path: &str,
-    visit: &mut impl FnMut(&str, Range<usize>, Range<usize>),
-) {
-    for (key, value) in table {
-        let path = format!("{path}{}", key.get_ref());
-        visit_value(&path, key.span(), value, visit);
-    }
-}
-
-fn visit_value(
-    path: &str,
-    key: Range<usize>,
-    value: &Spanned<DeValue<'_>>,
-    visit: &mut impl FnMut(&str, Range<usize>, Range<usize>),
-) {
-    visit(path, key, value.span());
-    match value.get_ref() {
-        DeValue::Table(inner) => for_each(inner, &format!("{path}."), visit),
-        DeValue::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                visit_value(&format!("{path}.{index}"), item.span(), item, visit);
-            }
-        }
-        _ => {}
     }
 }

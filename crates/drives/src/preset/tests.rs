@@ -160,12 +160,12 @@ fn models_and_cards_are_checked() {
     assert!(model.starts_with("model at \"nework\": `nework` is not a model: "), "{model}");
     assert!(model.contains("`network`"), "{model}");
     let depth = refused("queue_depth = 64 }", "queue_depth = 0 }");
-    assert_eq!(depth, "card.0.load.queue_depth at queue_depth: at least 1");
+    assert_eq!(depth, "card[0].load.queue_depth at queue_depth: at least 1");
     let measure = refused("measure = \"iops\"", "measure = \"iopses\"");
-    assert!(measure.starts_with("card.0.measure at \"iopses\": unknown variant"), "{measure}");
+    assert!(measure.starts_with("card[0].measure at \"iopses\": unknown variant"), "{measure}");
     assert!(measure.contains("expected one of `iops`, `bandwidth`"), "{measure}");
     let published = refused("published = 3000", "published = -1.0");
-    assert_eq!(published, "card.0.published at published: a number above zero");
+    assert_eq!(published, "card[0].published at published: a number above zero");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Puts faults in front of drives.
 
+use std::collections::BTreeMap;
+
 use hemi_drives::any::AnyDrive;
 use hemi_drives::drive::Drive;
 use hemi_drives::faulty::{Bad, EndOfLife, Errors, Faults, Faulty};
@@ -7,7 +9,7 @@ use hemi_random::Rng;
 use hemi_stalls::Stalls;
 use hemi_units::{Extent, Instant, SECTOR_BYTES};
 
-use super::{BadSpec, Fault, FaultSpec};
+use super::{BadSpec, Fault, FaultError, FaultSpec};
 
 /// Puts the faults of this leg in front of its drive. They must have been
 /// [checked](super::check).
@@ -19,14 +21,17 @@ pub(crate) fn lay(
     leg: usize,
     mut drive: AnyDrive,
     seed: u64,
-) -> Result<AnyDrive, String> {
+) -> Result<AnyDrive, FaultError> {
     // Members first: their array is then behind the faults of the leg as a whole.
-    let of_leg = faults.iter().filter(|spec| spec.leg == leg);
-    let mut members: Vec<usize> = of_leg.filter_map(|spec| spec.member).collect();
-    members.sort_unstable();
-    members.dedup();
-    for member in members {
-        let place = member_of(&mut drive, member).map_err(|wrong| format!("leg {leg}: {wrong}"))?;
+    let of_leg = (1..).zip(faults).filter(|(_, spec)| spec.leg == leg);
+    // Each member with the first fault that names it.
+    let mut members = BTreeMap::new();
+    for (number, member) in of_leg.filter_map(|(number, spec)| Some((number, spec.member?))) {
+        members.entry(member).or_insert(number);
+    }
+    for (member, number) in members {
+        let place = member_of(&mut drive, member)
+            .map_err(|wrong| FaultError::new(number, format!("leg {leg}: {wrong}")))?;
         let of_member = gathered(faults, leg, Some(member), place, seed)?;
         *place = behind(of_member, place.clone());
     }
@@ -57,15 +62,15 @@ fn gathered(
     member: Option<usize>,
     drive: &AnyDrive,
     seed: u64,
-) -> Result<Faults, String> {
+) -> Result<Faults, FaultError> {
     let mut faults = Faults::default();
-    for (number, spec) in (1_u64..).zip(specs) {
+    for (number, spec) in (1..).zip(specs) {
         if (spec.leg, spec.member) != (leg, member) {
             continue;
         }
-        let wrong = |what: String| format!("fault {number}: leg {leg}: {what}");
+        let wrong = |what: String| FaultError::new(number, format!("leg {leg}: {what}"));
         // Faults of one run draw independently of each other.
-        let seed = spec.seed.unwrap_or(seed ^ (number << 48));
+        let seed = spec.seed.unwrap_or(seed ^ ((number as u64) << 48));
         let at = Instant(spec.at.0);
         match spec.fault() {
             Ok(Fault::Freeze(spell)) => faults.freezes.push(spell),

@@ -12,17 +12,18 @@ struct File {
 
 fn checked(text: &str) -> Result<(), String> {
     let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-    check(&file.faults, 2)
+    check(&file.faults, 2).map_err(|error| error.to_string())
 }
 
 /// Lays faults on leg 0, a drive of this preset.
 fn laid(preset: &str, text: &str) -> Result<(), String> {
     let text = format!("[[faults]]\nleg = 0\n{text}");
     let file: File = toml::from_str(&text).map_err(|error| error.to_string())?;
-    check(&file.faults, 1)?;
+    check(&file.faults, 1).map_err(|error| error.to_string())?;
     let stock = Stock::default();
     let drive = stock.drive(preset, Path::new(""), 16, Precondition::None, 1);
-    lay(&file.faults, 0, drive.map_err(|error| error.to_string())?, 1).map(drop)
+    let laid = lay(&file.faults, 0, drive.map_err(|error| error.to_string())?, 1);
+    laid.map(drop).map_err(|error| error.to_string())
 }
 
 #[test]

@@ -8,6 +8,7 @@ use hemi_drives::preset::{Class, Preset};
 use hemi_simulate::experiment;
 use hemi_simulate::report::Report;
 use hemi_simulate::reproduce::Reproduction;
+use hemi_simulate::session::{Session, SessionSpec};
 use hemi_simulate::spec::{self, Case, SpecError, SystemSpec};
 use hemi_simulate::stock::{self, Stock};
 use hemi_simulate::system::PolicyName;
@@ -76,6 +77,102 @@ fn what_a_spec_cannot_mean_is_refused_by_name() {
     assert!(matches!(error, SpecError::Choice { .. }) && text.contains("frist"), "{text}");
     let (text, _) = refused("rate = 1000", "rate = 1000\npoisson = true");
     assert!(text.contains("poisson"), "{text}");
+}
+
+/// A spec with errors of meaning, each of which is planted by a replacement.
+const PLACED: &str = r#"title = "a database"
+[system]
+policy = "all"
+legs = ["gp3", "gp3-16k"]
+volume = "1 GiB"
+engine = { leg_window = 64 }
+
+[[system.faults]]
+leg = 1
+freeze = "1 s"
+
+[workload]
+phases = [
+  { requests = 100, workload.open = { rate = 100, access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 50 } } } },
+  { requests = 200 },
+]
+
+[sweep]
+workload.phases = [[{ requests = 1, workload.closed = { threads = 1, queue_depth = 1, access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 50 } } } }]]
+"system.scale" = [1, 2]
+"#;
+
+#[test]
+fn an_error_of_meaning_is_named_by_its_place() {
+    let error = |from: &str, to: &str, sweep: bool| {
+        let text = PLACED.replacen(from, to, 1);
+        assert_ne!(text, PLACED, "{from}");
+        let text = if sweep { text } else { text.split("[sweep]").next().unwrap().to_owned() };
+        let cases = match spec::parse("a.toml", &text) {
+            Ok(cases) => cases,
+            Err(error) => return error.to_string(),
+        };
+        let stock = Stock::default();
+        let run = |case| experiment::run(case, Path::new(""), None, &stock, |_| true);
+        let failed = cases.iter().find_map(|case| run(case).err().map(|error| (case, error)));
+        let (case, error) = failed.expect("it makes no sense");
+        format!("{}: {error}", case.place(&error))
+    };
+    for (from, to, expected) in [
+        ("leg_window = 64", "leg_window = 0", "a.toml:6:12: system.engine.leg_window = 0: 1 to "),
+        ("\"gp3\", \"gp3-16k\"", "", "a.toml:4:1: system.legs = 0: "),
+        ("gp3-16k", "gp33", "a.toml:4:1: system.legs: no preset is named `gp33`"),
+        ("1 GiB", "2 TiB", "a.toml:5:1: system: a volume of 2199023255552 bytes"),
+        ("leg = 1", "leg = 2", "a.toml:8:1: system.faults: fault 1: leg = 2: the legs are 0 to 1"),
+        (
+            "freeze = \"1 s\"",
+            "worn = \"1%\"",
+            "a.toml:8:1: system.faults: fault 1: leg 1: worn: it has no flash",
+        ),
+        (
+            "read_percent = 50",
+            "read_percent = 150",
+            "a.toml:14:110: workload.phases[0].workload.open.access.mix.read_percent = 150: write",
+        ),
+        (
+            "{ requests = 200 }",
+            "{ requests = 0 }",
+            "a.toml:15:5: workload.phases[1].requests = 0: write a number from 1 to ",
+        ),
+        (
+            "requests = 100, ",
+            "",
+            "a.toml:14:3: workload.phases[0].duration = none: write how long the phase lasts",
+        ),
+    ] {
+        let error = error(from, to, false);
+        assert!(error.starts_with(expected), "{error}");
+    }
+    // A value of the sweep is found there.
+    for (from, to, expected) in [
+        ("[1, 2]", "[1, 0]", "a.toml:20:1: system.scale = 0: 1 to 1048576"),
+        (
+            "threads = 1",
+            "threads = 0",
+            "a.toml:19:10: workload.phases[0].workload.closed.threads = 0",
+        ),
+        ("[1, 2]", "[]", "a.toml:20:1: sweep: `system.scale` = []: write a list"),
+        ("1 GiB", "2 TiB", "a.toml:5:1: system: a volume of 2199023255552 bytes"),
+    ] {
+        let error = error(from, to, true);
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn an_error_in_a_session_is_named_by_its_place() {
+    let text = "title = \"a\"\n[system]\nlegs = [\"gp3\"]\npolicy = \"single\"\nSCALE";
+    let with = |line: &str| SessionSpec::parse("s.toml", &text.replace("SCALE", line));
+    let refused = with("scale = 0").unwrap_err().to_string();
+    assert_eq!(refused, "s.toml:5:1: system.scale = 0: 1 to 1048576");
+    let spec = with("volume = \"9 TiB\"").unwrap();
+    let error = Session::open(&spec, Path::new(""), None).err().expect("it is too large");
+    assert_eq!(spec.place(&error), "s.toml:5:1");
 }
 
 /// Settings that a spec does not name are those of a served volume, including the ledger.

@@ -9,7 +9,7 @@ use hemi_random::zipf::Zipf;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::super::error::{WorkloadError, check_count, check_percent};
+use super::super::error::{WorkloadError, check_length, check_percent};
 use super::scatter::Scatter;
 
 /// Maximum number of zones, since every request searches them.
@@ -168,7 +168,7 @@ fn zones(
     units: u64,
     largest: u64,
 ) -> Result<Vec<Zone>, WorkloadError> {
-    check_count(&format!("number of {key}"), list.len() as u64, MOST_ZONES)?;
+    check_length(key, list.len(), MOST_ZONES)?;
     for (index, zone) in list.iter().enumerate() {
         check_percent(&format!("{key}[{index}].accesses"), zone.accesses)?;
         check_percent(&format!("{key}[{index}].space"), zone.space)?;

@@ -8,7 +8,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::super::error::{WorkloadError, check_count};
+use super::super::error::{WorkloadError, check_count, check_length};
 
 /// Maximum number of sizes in a range or a list, since all are kept in a table.
 const MOST_SIZES: u64 = 65_536;
@@ -88,11 +88,15 @@ impl SizesSpec {
                     return Err(WorkloadError::new("sizes.to", format!("{} B", range.to.0), right));
                 }
                 let steps = (to - from) / step;
-                check_count("number of sizes", steps + 1, MOST_SIZES)?;
+                if steps >= MOST_SIZES {
+                    let right = format!("write a range of at most {MOST_SIZES} sizes");
+                    let value = format!("{} B", range.step.0);
+                    return Err(WorkloadError::new("sizes.step", value, right));
+                }
                 (0..=steps).for_each(|index| sizes.push(from + index * step));
             }
             SizesSpec::Weighted(list) => {
-                check_count("number of sizes", list.len() as u64, MOST_SIZES)?;
+                check_length("sizes", list.len(), MOST_SIZES)?;
                 let mut sum = 0;
                 for (index, entry) in list.iter().enumerate() {
                     let key = format!("sizes[{index}].weight");

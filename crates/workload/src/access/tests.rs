@@ -181,7 +181,10 @@ fn what_cannot_be_is_named() {
             "sizes = 10000 B: write a multiple of 512 B",
         ),
         ("addresses = \"uniform\"\nsizes = \"1 MiB\"", "sizes = up to 1048576 B"),
-        ("addresses = \"uniform\"\nsizes = []", "number of sizes = 0"),
+        (
+            "addresses = \"uniform\"\nsizes = []",
+            "sizes = a list of 0: write a list of 1 to 65536 entries",
+        ),
         (
             "addresses = \"uniform\"\nsizes = [{ size = \"4 KiB\", weight = 0 }]",
             "sizes[0].weight = 0",
@@ -191,6 +194,12 @@ fn what_cannot_be_is_named() {
              sizes = { from = \"4 KiB\", to = \"9 KiB\", step = \"4 KiB\" }",
             "sizes.to = 9216 B: write a whole number of steps above `from`",
         ),
+        (
+            "addresses = \"uniform\"\n\
+             sizes = { from = \"1 KiB\", to = \"1 GiB\", step = \"1 KiB\" }",
+            "sizes.step = 1024 B: write a range of at most 65536 sizes",
+        ),
+        ("addresses = { zoned = [] }\nsizes = \"4 KiB\"", "addresses.zoned = a list of 0: "),
         ("addresses = \"uniform\"\nsizes = \"4 KiB\"\nalignment = \"100 B\"", "alignment = 100 B"),
         ("addresses = \"uniform\"\nsizes = \"4 KiB\"\nspan = \"1 MiB\"", "span = 0 B to 1048576 B"),
         (

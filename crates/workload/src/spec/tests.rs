@@ -240,7 +240,13 @@ fn what_cannot_be_is_named_by_its_key() {
             "[combine]\n[[combine.parts]]\n[combine.parts.combine]\nparts = []".to_owned(),
             "combine.parts[0].combine.parts = a combine in a combine: ",
         ),
-        ("[combine]\nparts = []".to_owned(), "combine.number of parts = 0: "),
+        ("[combine]\nparts = []".to_owned(), "combine.parts = a list of 0: write a list of 1 to "),
+        ("phases = []".to_owned(), "phases = a list of 0: write a list of 1 to 65535 entries"),
+        (
+            "[[phases]]\n[phases.workload.combine]\nparts = [{ replay = { trace = \"none.csv\" } }]"
+                .to_owned(),
+            "phases[0].workload.combine.parts[0].replay.trace: ",
+        ),
         (
             "[bursts]\nevery = \"1 s\"\npages = 1\npage = \"8 KiB\"\naddresses = \"uniform\"\n\
              [bursts.over.combine]\nparts = []"

@@ -98,9 +98,11 @@ class SimulatedTarget:
 
 
 def _refused(text: str, said: str) -> UsageError:
-    """Returns hemi's own message, without the path of the session's temporary file."""
+    """Returns hemi's own message, without the place in the session's temporary file."""
     what, way_out = said.strip(), "hemi sim presets lists drives."
-    found = re.fullmatch(r"error: (?:\S+/system\.toml: )?(.*?)(?:\nhint: (.*))?", what, re.DOTALL)
+    found = re.fullmatch(
+        r"error: (?:\S+/system\.toml(?::\d+:\d+)?: )?(.*?)(?:\nhint: (.*))?", what, re.DOTALL
+    )
     if found is not None:
         what, way_out = found[1].strip(), (found[2] or way_out).strip()
     return UsageError(f"target {text!r}: {what}", way_out)

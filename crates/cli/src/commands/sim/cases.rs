@@ -14,10 +14,9 @@ use super::progress::Bars;
 use super::snapshots::SnapshotArgs;
 use crate::failure::{Failure, Kind};
 
-/// Runs cases of the spec in `file` in parallel, and returns the reports in the order of the cases.
-/// Errors name the file.
+/// Runs cases of a spec in parallel, and returns the reports in the order of the cases.
+/// Errors name the place in the spec's file.
 pub(super) fn run_all(
-    file: &Path,
     cases: &[Case],
     folder: &Path,
     seed: Option<u64>,
@@ -46,12 +45,12 @@ pub(super) fn run_all(
     bars.clear();
     let mut reports = Vec::with_capacity(cases.len());
     let mut stopped = false;
-    for result in results {
+    for (case, result) in cases.iter().zip(results) {
         match result {
             Ok(report) => reports.push(report),
             // Another case failed, whose error is the one to show.
             Err(ExperimentError::Stopped) => stopped = true,
-            Err(error) => return Err(usage(format!("{}: {error}", file.display()))),
+            Err(error) => return Err(usage(format!("{}: {error}", case.place(&error)))),
         }
     }
     debug_assert!(!stopped, "only an error stops the others");

@@ -99,8 +99,7 @@ fn reproduce(file: &Path, name: &str, arguments: &ReproduceArgs) -> Result<page:
     let cases = reproduction.cases(&file.display().to_string());
     let cases = cases.map_err(|error| usage(error.to_string()))?;
     let (names, cases): (Vec<String>, Vec<_>) = cases.into_iter().unzip();
-    let reports =
-        run_all(file, &cases, &arguments.from, None, arguments.jobs, &arguments.snapshots)?;
+    let reports = run_all(&cases, &arguments.from, None, arguments.jobs, &arguments.snapshots)?;
     let results = Results::new(&names, &reports);
     let page = page::write(name, &reproduction, &results).map_err(|e| usage(e.to_string()))?;
     for spec in &reproduction.picture {

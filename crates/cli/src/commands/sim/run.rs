@@ -73,8 +73,8 @@ pub(super) fn run(arguments: &RunArgs) -> Result<()> {
     if arguments.list {
         return list(arguments, &cases);
     }
-    let RunArgs { spec, seed, jobs, snapshots, .. } = arguments;
-    let reports = run_all(spec, &cases, &folder, *seed, *jobs, snapshots)?;
+    let RunArgs { seed, jobs, snapshots, .. } = arguments;
+    let reports = run_all(&cases, &folder, *seed, *jobs, snapshots)?;
     if let Some(out) = &arguments.parquet {
         tables::write(out, &reports).context("cannot write the tables")?;
     }

@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &SessionArgs) -> Result<()> {
     let spec = SessionSpec::parse(&shown, &text).map_err(|error| usage(error.to_string()))?;
     let folder = arguments.spec.parent().unwrap_or(Path::new(""));
     let mut session = Session::open(&spec, folder, arguments.seed)
-        .map_err(|error| usage(format!("{shown}: {error}")))?;
+        .map_err(|error| usage(format!("{}: {error}", spec.place(&error))))?;
     let opened = session.opened();
     super::cases::warn(opened.warnings.iter().map(String::as_str));
     let mut out = std::io::stdout().lock();

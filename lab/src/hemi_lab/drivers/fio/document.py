@@ -67,9 +67,9 @@ class Direction:
     seconds: float
     """Time in which requests were made."""
     latency: Latency
-    """From the start of the submission to the end (`lat`)."""
+    """Latencies that count from the start of the submission (`lat`)."""
     completion: Latency
-    """From the end of the submission to the end (`clat`)."""
+    """Latencies that count from the end of the submission (`clat`)."""
 
 
 def parse(text: str) -> dict[str, Any]:
