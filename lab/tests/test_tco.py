@@ -12,8 +12,9 @@ from fakes import FakeDriver
 from hemi_lab.costs import page
 from hemi_lab.costs.costs import Cost, cost
 from hemi_lab.costs.plan import load_plan
-from hemi_lab.costs.power import power
+from hemi_lab.costs.power import SCALE, power
 from hemi_lab.errors import UsageError
+from hemi_lab.targets.drives import scale_most
 from test_runner import SWEEP, carry_out
 
 DOCUMENT = Path(__file__).parents[2] / "docs/lab/tco.md"
@@ -273,3 +274,36 @@ def test_a_presets_amplification_is_measured(tmp_path: Path) -> None:
     assert found.wear is not None
     assert found.wear.amplification > 1.5
     assert "x25e-32gb" in found.wear.source
+
+
+@hemi
+def test_the_scale_of_a_preset_keeps_to_its_bound(tmp_path: Path) -> None:
+    most = scale_most("sata-dramless")
+    assert most is not None
+    assert scale_most("hdd-20tb") is None
+    assert scale_most("no-such-drive") is None
+
+    def warnings(scale: str) -> tuple[str, ...]:
+        preset = (
+            f'preset = {{ name = "sata-dramless", seconds = 0.2, precondition = "none", {scale}'
+            'load = { read_percent = 100, sizes = "4 KiB" } }'
+        )
+        (found,) = costs(HEAD + OPTION.replace("active_watts = 4", preset), tmp_path)
+        return found.power.warnings
+
+    assert most < SCALE, "or take another preset"
+    assert warnings("") == warnings(f"scale = {most}, ") == ()
+    (said,) = warnings(f"scale = {most + 1}, ")
+    assert said.endswith(f"take a scale of at most {most}")
+
+
+@hemi
+def test_a_presets_file_is_beside_its_plan(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('title = "Mine"\nbase = "x25e-32gb"\n')
+    preset = (
+        'preset = { name = "mine.toml", seconds = 0.2, precondition = "none", '
+        'load = { read_percent = 100, sizes = "4 KiB" } }'
+    )
+    (found,) = costs(HEAD + OPTION.replace("active_watts = 4", preset), tmp_path)
+    assert found.power.simulated
+    assert found.power.warnings == ()

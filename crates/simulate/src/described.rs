@@ -84,7 +84,7 @@ mod tests {
             assert_eq!(said(name, 1), None, "a preset's own scale is sound");
         }
         let preset = Preset::built_in("nvme-enterprise").unwrap();
-        let best = preset.flash_scale_most().unwrap().unwrap() / preset.flash_scale().unwrap();
+        let best = preset.scale_most().unwrap().unwrap();
         assert!(best > 1, "{best}");
         assert_eq!(said("nvme-enterprise", best), None);
         let warning = said("nvme-enterprise", best + 1).unwrap();

@@ -95,6 +95,16 @@ impl Preset {
         }
     }
 
+    /// Returns the largest divisor, besides the preset's own scale, at which the drive is as fast
+    /// as the whole one, or `None` without flash. It is 0 if the preset's own scale is too large.
+    ///
+    /// # Errors
+    /// Fails if an array's member cannot be found.
+    pub fn scale_most(&self) -> Result<Option<u64>, PresetError> {
+        let own = self.flash_scale()?;
+        Ok(self.flash_scale_most()?.map(|most| most / own))
+    }
+
     /// Returns the largest divisor, besides the preset's own scale, for a load that writes
     /// `written` bytes: within the bound of the drive, and so that the flash that is left is at
     /// least twice what is written. At least 1; 1 without flash.
@@ -102,8 +112,7 @@ impl Preset {
     /// # Errors
     /// Fails if an array's member cannot be found.
     pub fn divisor_for(&self, written: u64) -> Result<u64, PresetError> {
-        let Some(most) = self.flash_scale_most()? else { return Ok(1) };
-        let by_bound = most / self.flash_scale()?;
+        let Some(by_bound) = self.scale_most()? else { return Ok(1) };
         let needed = written.saturating_mul(FLASH_BY_WRITTEN).max(1);
         Ok(by_bound.min(self.flash_bytes()? / needed).max(1))
     }
@@ -114,10 +123,9 @@ impl Preset {
     /// # Errors
     /// Fails if an array's member cannot be found.
     pub fn too_small(&self, divisor: u64) -> Result<Option<TooSmall>, PresetError> {
-        let Some(most) = self.flash_scale_most()? else { return Ok(None) };
-        let own = self.flash_scale()?;
-        let total = own.saturating_mul(divisor);
-        Ok((total > most).then_some(TooSmall { total, most: most / own }))
+        let Some(most) = self.scale_most()? else { return Ok(None) };
+        let total = self.flash_scale()?.saturating_mul(divisor);
+        Ok((divisor > most).then_some(TooSmall { total, most }))
     }
 
     /// Returns the bytes that are left of the flash at its scale, which data has to itself.

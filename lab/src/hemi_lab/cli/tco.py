@@ -30,6 +30,8 @@ def tco(
         cost(meant, option, power(option, plan.parent, meant.demand.iops > 0))
         for option in meant.options
     ]
+    for warning in dict.fromkeys(said for one in costs for said in one.power.warnings):
+        typer.echo(f"warning: {warning}", err=True)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(meant.title)
     tables = (

@@ -127,8 +127,11 @@ class FromPreset(Strict):
     """Energy and IOPS from a short run of a preset's model, idle and then under a load."""
 
     name: str
+    """Name of the preset, or path of its file, relative to the plan's directory."""
     load: Load
-    scale: Annotated[int, Field(ge=1)] = 16
+    scale: Annotated[int | None, Field(ge=1)] = None
+    """Divisor of the flash's capacity. By default 16, or less if the flash would not be as fast as
+    the whole drive's."""
     precondition: Literal["none", "sequential", "steady"] = "steady"
     seconds: Annotated[float, Field(ge=0.1, le=600)] = 5.0
 

@@ -14,7 +14,11 @@ from hemi_lab.errors import UsageError
 from hemi_lab.report.spare import write_amplification
 from hemi_lab.results.store import Reader
 from hemi_lab.steps import Step
+from hemi_lab.targets.drives import scale_most
 from hemi_lab.targets.simulated import quoted
+
+SCALE = 16
+"""The divisor of a preset's flash by default, where the preset allows it."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Power:
     source: str
     simulated: bool
     write_amplification: float | None = None
+    warnings: tuple[str, ...] = ()
+    """Reasons why a model's figures may not be those of the drive, each with the way out."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class _Measured:
     active_watts: float | None
     iops: float | None
     write_amplification: float | None
+    warnings: tuple[str, ...] = ()
 
 
 def power(option: Option, folder: Path, needs_iops: bool) -> Power:
@@ -49,7 +56,7 @@ def power(option: Option, folder: Path, needs_iops: bool) -> Power:
         found = _of_run(option.run, folder, option.name)
         source, simulated = f"run {option.run.folder.name}, {option.run.label}", True
     elif option.preset is not None:
-        found = _of_preset(option.preset)
+        found = _of_preset(option.preset, folder)
         source, simulated = f"model of {option.preset.name}, {option.preset.load.shown()}", True
     idle = found.idle_watts if idle is None else idle
     active = found.active_watts if active is None else active
@@ -63,7 +70,7 @@ def power(option: Option, folder: Path, needs_iops: bool) -> Power:
         raise UsageError(
             f"option {option.name!r}: iops is missing, and the demand has some", "Give its iops."
         )
-    return Power(idle, active, iops, source, simulated, found.write_amplification)
+    return Power(idle, active, iops, source, simulated, found.write_amplification, found.warnings)
 
 
 def _of_run(given: FromRun, folder: Path, name: str) -> _Measured:
@@ -104,19 +111,31 @@ def _idle_watts(rests: pl.DataFrame) -> float | None:
     return None if counted.is_empty() else _watts(counted)
 
 
-def _of_preset(given: FromPreset) -> _Measured:
+def _of_preset(given: FromPreset, folder: Path) -> _Measured:
+    name = given.name
+    if name.endswith(".toml"):
+        name = str((folder / name).resolve())
+    scale = given.scale
+    if scale is None:
+        most = scale_most(name)
+        scale = SCALE if most is None else max(1, min(SCALE, most))
     spec = "\n".join(
         [
             'title = "Energy"',
             "[system]",
             'policy = "single"',
-            f"legs = [{quoted(given.name)}]",
-            f"scale = {given.scale}",
+            f"legs = [{quoted(name)}]",
+            f"scale = {scale}",
             f"precondition = {quoted(given.precondition)}",
             "",
         ]
     )
     driver = SimulatedDriver(spec, 1)
+    warnings = tuple(
+        # It names the key of a system's file. Here it is one of the preset's.
+        warning.replace("system.scale", "scale")
+        for warning in driver.warnings
+    )
     try:
         # Idle energy is counted to the last whole second.
         rest = driver.run(Step("tco", "idle", "idle", None, float(math.ceil(given.seconds))))
@@ -127,4 +146,4 @@ def _of_preset(given: FromPreset) -> _Measured:
     idle = (rest.energy_joules or 0.0) / max(rest.seconds, 1e-9)
     active = (work.energy_joules or 0.0) / max(work.seconds, 1e-9)
     causes = work.causes.with_columns(pl.lit(1, dtype=pl.Int64).alias("step"))
-    return _Measured(idle, active, work.iops, write_amplification(causes, [1]))
+    return _Measured(idle, active, work.iops, write_amplification(causes, [1]), warnings)

@@ -34,13 +34,31 @@ class Drive:
 
 def drive(leg: str, scale: int = 1) -> Drive | None:
     """Returns the drive of a preset's name or file, or `None` if there is no such preset."""
+    preset = _preset(leg)
+    try:
+        return None if preset is None else _drive(preset, scale)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def scale_most(leg: str) -> int | None:
+    """Returns the largest scale at which the flash of a preset's name or file is as fast as the
+    whole drive's.
+
+    `None` without flash, or if there is no such preset."""
+    most = (_preset(leg) or {}).get("scale_most")
+    return None if most is None else int(most)
+
+
+def _preset(leg: str) -> dict[str, Any] | None:
+    """Returns what hemi tells of a preset, or `None`: hemi reports a wrong one when it opens it."""
     try:
         hemi = tool.find("hemi", "HEMI", "Build hemi (make release), or name it with HEMI.")
         said = tool.run([hemi, "sim", "presets", leg, "--values", "--json"]).output
-        return _drive(json.loads(said)[0], scale)
-    except (LabError, KeyError, TypeError, ValueError):
-        # hemi itself reports a wrong preset when it opens it.
+        preset: dict[str, Any] = json.loads(said)[0]
+    except (LabError, IndexError, ValueError):
         return None
+    return preset
 
 
 def _drive(preset: dict[str, Any], scale: int) -> Drive:

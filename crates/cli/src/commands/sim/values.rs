@@ -13,6 +13,10 @@ struct Values {
     name: String,
     title: String,
     model: String,
+    /// Largest `system.scale` at which its flash is as fast as the whole drive's; absent without
+    /// flash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scale_most: Option<u64>,
     parameters: Table,
     /// The drives of an array.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,6 +34,7 @@ impl Values {
             name: preset.name.clone(),
             title: preset.title.clone(),
             model: preset.model_name.clone(),
+            scale_most: preset.scale_most()?,
             parameters: preset.parameters.clone(),
             member: member.map(Box::new),
         })
