@@ -6,8 +6,11 @@
 //! first reads, then passes the parity engine, and finally writes; writes to one row take
 //! turns. With a cache, a write is done once it is in the cache, which destages row by row, in
 //! order. Members are any drives, including arrays.
+//!
+//! Members may fail ([`degraded`]).
 
 mod cache;
+mod degraded;
 #[cfg(test)]
 mod fixed;
 mod flow;
@@ -29,6 +32,7 @@ mod writing;
 use hemi_units::{Extent, Instant, Operation, Rate, SECTOR_BYTES};
 
 use self::cache::WriteCache;
+use self::degraded::Recovery;
 use self::job::{Job, MemberIo, Queues, RowWrite};
 use self::layout::{Layout, Piece, Run};
 use self::members::Members;
@@ -38,7 +42,7 @@ use self::read_ahead::ReadAhead;
 use self::rows::RowMap;
 use self::slab::Slab;
 use self::station::Station;
-use crate::drive::{Completion, Counters, Drive, Request};
+use crate::drive::{Completion, Counters, Drive, Presence, Request};
 use crate::parameter::{ParameterError, require};
 
 /// A task of the controller's processor.
@@ -59,6 +63,15 @@ enum Transfer {
     Out(u32),
 }
 
+/// A pass of the parity engine.
+#[derive(Clone, Copy, Debug)]
+enum Pass {
+    /// The parity of a write to a row.
+    Row(u32),
+    /// Data that a member cannot give.
+    Recovery(u32),
+}
+
 /// The controller's stations and the time each step takes.
 #[derive(Clone, Debug)]
 struct Front {
@@ -66,8 +79,7 @@ struct Front {
     link: Station<Transfer>,
     /// The members' side: requests to members, by slot.
     side: Station<u32>,
-    /// Writes to rows, by slot.
-    parity: Station<u32>,
+    parity: Station<Pass>,
     command: u64,
     member_command: u64,
     link_rate: Option<Rate>,
@@ -119,6 +131,8 @@ struct Caching {
 struct Scratch {
     completions: Vec<Completion>,
     reads: Vec<Piece>,
+    /// Reads of a recovery.
+    rest: Vec<Piece>,
     runs: Vec<Run>,
     destaged: Vec<Run>,
     woken: Vec<u32>,
@@ -140,6 +154,9 @@ pub struct Array<D> {
     jobs: Slab<Job>,
     ios: Slab<MemberIo>,
     row_writes: Slab<RowWrite>,
+    recoveries: Slab<Recovery>,
+    /// A member that the array needs and that does not answer now.
+    missing: Option<usize>,
     /// Rows being written, each with the last write that runs or waits for it.
     locked: RowMap<u32>,
     /// Completions not reported yet.
@@ -154,6 +171,12 @@ impl<D: Drive> Array<D> {
     /// Returns the member drives. They may be changed only while no request is in flight.
     pub fn members_mut(&mut self) -> &mut [D] {
         self.members.drives_mut()
+    }
+
+    /// Puts another drive in the place of a member, before the first request.
+    pub fn replace_member(&mut self, member: usize, drive: D) {
+        self.members.replace(member, drive);
+        self.note_presence();
     }
 
     /// Creates an array of these drives, whose number must be [`Parameters::count`].
@@ -180,7 +203,7 @@ impl<D: Drive> Array<D> {
             ReadAhead::new(window.0.div_ceil(BLOCK_BYTES) * 8, chunk, layout.sectors())
         });
         let gathered = vec![Extent::default(); members.len()];
-        Ok(Array {
+        let mut array = Array {
             front: Front::new(controller),
             caching,
             read_ahead,
@@ -189,6 +212,8 @@ impl<D: Drive> Array<D> {
             jobs: Slab::new(),
             ios: Slab::new(),
             row_writes: Slab::new(),
+            recoveries: Slab::new(),
+            missing: None,
             locked: RowMap::default(),
             done: Vec::new(),
             scratch: Scratch { gathered, ..Scratch::default() },
@@ -197,7 +222,9 @@ impl<D: Drive> Array<D> {
             now: Instant(0),
             members,
             layout,
-        })
+        };
+        array.note_presence();
+        Ok(array)
     }
 
     /// Returns the time at which the cache begins to destage its contents. Never while rows are
@@ -211,11 +238,14 @@ impl<D: Drive> Array<D> {
 
     fn step(&mut self, now: Instant) {
         self.members.advance(now, &mut self.scratch.completions);
+        if self.members.has_changed() {
+            self.note_presence();
+        }
         // Handling one completion may make a member complete another at the same time.
         let mut next = 0;
         while let Some(&completion) = self.scratch.completions.get(next) {
             next += 1;
-            self.member_done(now, completion.tag as u32);
+            self.member_done(now, completion.tag as u32, completion.result);
         }
         self.scratch.completions.clear();
         while let Some(task) = self.front.processor.pop(now) {
@@ -233,8 +263,11 @@ impl<D: Drive> Array<D> {
         while let Some(io) = self.front.side.pop(now) {
             self.passed_side(now, io);
         }
-        while let Some(write) = self.front.parity.pop(now) {
-            self.write_row(now, write);
+        while let Some(pass) = self.front.parity.pop(now) {
+            match pass {
+                Pass::Row(write) => self.write_row(now, write),
+                Pass::Recovery(recovery) => self.recovered(now, recovery),
+            }
         }
         if self.quiet_at() <= now {
             self.destage(now);
@@ -252,7 +285,7 @@ impl<D: Drive> Drive for Array<D> {
             self.busy_since = now;
         }
         let Request { tag, operation, extent } = request;
-        let job = Job { tag, operation, extent, left: 0, reached: extent.start };
+        let job = Job { tag, operation, extent, left: 0, reached: extent.start, result: Ok(()) };
         let place = self.jobs.take(|| job);
         self.jobs[place] = job;
         self.front.processor.book(now, self.front.command, Task::Host(place));
@@ -299,8 +332,14 @@ impl<D: Drive> Drive for Array<D> {
             written_bytes: own.written_bytes,
             busy: own.busy,
             energy,
+            failed: own.failed,
+            members_out: own.members_out + members.members_out,
             ..members
         }
+    }
+
+    fn presence(&self) -> Option<Presence> {
+        self.members.presence()
     }
 
     fn cycles(&self) -> f64 {
@@ -310,6 +349,9 @@ impl<D: Drive> Drive for Array<D> {
 
 /// Counts a completed request.
 fn count(counters: &mut Counters, job: &Job) {
+    if job.result.is_err() {
+        return counters.failed.count(job.operation);
+    }
     match job.operation {
         Operation::Read => {
             counters.reads += 1;

@@ -22,7 +22,7 @@ pub struct Completion {
     pub tag: u64,
     /// Time of completion.
     pub at: Instant,
-    /// Outcome. The models themselves never fail; faults in front of them do.
+    /// Outcome. The models of single drives never fail; faults in front of them do.
     pub result: Result<(), Failure>,
 }
 
@@ -136,6 +136,8 @@ pub struct Counters {
     pub energy: f64,
     /// Requests that failed.
     pub failed: Failed,
+    /// Members of an array that it goes on without.
+    pub members_out: u64,
 }
 
 impl Counters {
@@ -165,7 +167,8 @@ impl Counters {
     }
 
     /// Returns the work done since `earlier`, a copy of the same drive's counters. The least
-    /// and most erases and the cycles still cover the drive's whole life.
+    /// and most erases, the cycles and the members that are out still cover the drive's whole
+    /// life.
     #[must_use]
     pub fn since(&self, earlier: &Counters) -> Counters {
         Counters {
@@ -186,6 +189,7 @@ impl Counters {
             cycles_most: self.cycles_most,
             energy: self.energy - earlier.energy,
             failed: self.failed.since(&earlier.failed),
+            members_out: self.members_out,
         }
     }
 }

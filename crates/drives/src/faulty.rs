@@ -307,7 +307,7 @@ impl<D: Drive> Faulty<D> {
     fn drive_completed(&mut self, at: Instant, ended: Completion, done: &mut Vec<Completion>) {
         let Completion { tag, result, .. } = ended;
         if !self.follows {
-            // Its operation only matters if it fails, which then it never does.
+            // Its operation only matters to the count of failures, which is the drive's own.
             let operation = Operation::Flush;
             let answer = Answer { due: at, order: 0, tag, operation, result, followed: None };
             return self.give_when_due(at, answer, done);
@@ -419,13 +419,18 @@ impl<D: Drive> Drive for Faulty<D> {
             energy: drive.energy + self.excess_energy + energy,
             cycles: drive.cycles + before,
             cycles_most: drive.cycles_most + before,
-            failed: self.failed,
+            failed: if self.follows { self.failed } else { drive.failed },
             ..drive
         }
     }
 
     fn presence(&self) -> Option<Presence> {
-        (!self.absences.is_empty()).then(|| self.absences.presence())
+        let own = (!self.absences.is_empty()).then(|| self.absences.presence());
+        // An array may itself be away for want of a member.
+        match own {
+            None | Some(Presence::Present) => self.drive.presence().or(own),
+            away => away,
+        }
     }
 
     fn cycles(&self) -> f64 {

@@ -195,10 +195,8 @@ impl FaultSpec {
 
     /// Returns an error for a key that does not go with this kind of fault.
     fn check_keys(&self, kind: &str) -> Result<(), String> {
-        let path: &[&str] = &["freeze", "stall", "experiment", "slow"];
         let errors: &[&str] = &["absent", "dies", "bad", "errors", "worn"];
-        let keys: [(&str, bool, &[&str]); 10] = [
-            ("member", self.member.is_some(), path),
+        let keys: [(&str, bool, &[&str]); 9] = [
             ("for", self.length.is_some(), &["slow", "errors"]),
             ("every", self.every.is_some(), &["freeze", "slow", "absent", "errors"]),
             ("time_scale", self.time_scale.is_some(), &["experiment"]),

@@ -147,9 +147,16 @@ impl WearReport {
 pub struct LegHealth {
     /// Requests that it failed, metadata and rebuilds of a mirror included.
     pub failed: Failed,
+    /// Members of its array that the array goes on without; left out if there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub members_out: u64,
     /// Its condition in a mirror of the engine; absent for any other system.
     #[serde(flatten)]
     pub condition: Option<LegCondition>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Summary {
@@ -204,7 +211,11 @@ pub fn legs(of: LegsInTime<'_>) -> Vec<LegReport> {
         erases_most: leg.erases_most,
         energy: leg.energy,
         wear: conditions.and_then(|_| WearReport::of(leg, before[index].cycles, time)),
-        health: conditions.map(|of| LegHealth { failed: leg.failed, condition: of[index] }),
+        health: conditions.map(|of| LegHealth {
+            failed: leg.failed,
+            members_out: leg.members_out,
+            condition: of[index],
+        }),
     };
     drives.iter().zip(counters).enumerate().map(report).collect()
 }

@@ -2,9 +2,10 @@
 
 use hemi_units::{Extent, Instant, Operation, Rate};
 
-use super::job::{Job, MemberIo, Owner};
+use super::job::{MemberIo, Owner};
+use super::slab::NONE;
 use super::{Array, Task, Transfer, count};
-use crate::drive::{Completion, Drive, Request};
+use crate::drive::{Completion, Drive, Failure, Request};
 
 /// Returns the time that `bytes` take at `rate`, or zero without a limit.
 pub(super) fn time_of(rate: Option<Rate>, bytes: u64) -> u64 {
@@ -17,6 +18,9 @@ pub(super) const WRITE: Operation = Operation::Write { fua: false };
 impl<D: Drive> Array<D> {
     /// Begins a request that the controller has understood.
     pub(super) fn begin(&mut self, now: Instant, job: u32) {
+        if let Some(member) = self.missing {
+            return self.probe(now, member, job);
+        }
         match self.jobs[job].operation {
             Operation::Read => self.read(now, job),
             Operation::Write { .. } => {
@@ -36,13 +40,13 @@ impl<D: Drive> Array<D> {
 
     /// Ends one of the parts a request waits for, and the request itself after the last part.
     pub(super) fn release(&mut self, now: Instant, job: u32) {
-        let Job { operation, extent, ref mut left, .. } = self.jobs[job];
-        *left -= 1;
-        if *left > 0 {
+        let ended = &mut self.jobs[job];
+        ended.left -= 1;
+        if ended.left > 0 {
             return;
         }
-        if operation == Operation::Read {
-            let lasts = time_of(self.front.link_rate, extent.bytes());
+        if ended.operation == Operation::Read && ended.result.is_ok() {
+            let lasts = time_of(self.front.link_rate, ended.extent.bytes());
             self.front.link.book(now, lasts, Transfer::Out(job));
         } else {
             self.complete(now, job);
@@ -53,7 +57,7 @@ impl<D: Drive> Array<D> {
     pub(super) fn complete(&mut self, now: Instant, job: u32) {
         let ended = self.jobs[job];
         count(&mut self.counters, &ended);
-        self.done.push(Completion::done(ended.tag, now));
+        self.done.push(Completion { tag: ended.tag, at: now, result: ended.result });
         self.jobs.free(job);
     }
 
@@ -71,7 +75,7 @@ impl<D: Drive> Array<D> {
             self.read_members(now, unread, Owner::Job(job));
             for &(segment, extent) in &fetch {
                 if self.read_members(now, extent, Owner::Segment(segment)) == 0 {
-                    self.segment_done(now, segment);
+                    self.segment_done(now, segment, Ok(()));
                 }
             }
             self.scratch.fetch = fetch;
@@ -91,15 +95,20 @@ impl<D: Drive> Array<D> {
         layout.rows_of(extent, |row, start, end| {
             runs.clear();
             layout.runs_of(start, end, |run| runs.push(run));
-            for run in &runs {
+            runs.retain(|run| {
                 let before = run.index as u64 * layout.chunk;
                 let held = self.caching.as_ref().is_some_and(|caching| {
                     let (start, end) = (before + run.start, before + run.end);
                     !caching.blocks.is_empty() && caching.blocks.holds(row, start, end)
                 });
-                if held {
-                    continue;
-                }
+                !held
+            });
+            if self.lacks(row, &runs) {
+                self.recover_runs(now, row, &runs, owner);
+                requests += 1;
+                return;
+            }
+            for run in &runs {
                 let first = layout.data_member(row, run.index);
                 let on = layout.on_member(row, run.start, run.end);
                 if gathered[first].end == on.start {
@@ -128,7 +137,7 @@ impl<D: Drive> Array<D> {
         if let Owner::Job(job) = owner {
             self.jobs[job].left += 1;
         }
-        self.issue(now, MemberIo { member, operation: Operation::Read, extent, owner });
+        self.issue(now, MemberIo::new(member, Operation::Read, extent, owner));
         1
     }
 
@@ -158,9 +167,11 @@ impl<D: Drive> Array<D> {
     }
 
     /// Handles the completion of a member's request.
-    pub(super) fn member_done(&mut self, now: Instant, io: u32) {
+    pub(super) fn member_done(&mut self, now: Instant, io: u32, result: Result<(), Failure>) {
         let MemberIo { operation, extent, .. } = self.ios[io];
-        if operation == Operation::Read {
+        if let Err(failure) = result {
+            self.member_failed(now, io, failure);
+        } else if operation == Operation::Read {
             self.front.side.book(now, time_of(self.front.side_rate, extent.bytes()), io);
         } else {
             self.io_done(now, io);
@@ -177,23 +188,43 @@ impl<D: Drive> Array<D> {
     }
 
     fn io_done(&mut self, now: Instant, io: u32) {
-        let owner = self.ios[io].owner;
+        let MemberIo { extent, owner, repairs, .. } = self.ios[io];
         self.ios.free(io);
+        if repairs != NONE {
+            self.repair(now, repairs as usize, extent);
+        }
+        self.part_done(now, owner, Ok(()));
+    }
+
+    /// Ends a part of what the owner waits for.
+    pub(super) fn part_done(&mut self, now: Instant, owner: Owner, result: Result<(), Failure>) {
         match owner {
-            Owner::Job(job) => self.release(now, job),
-            Owner::Row(write) => self.row_io_done(now, write),
-            Owner::Segment(segment) => self.segment_done(now, segment),
-            Owner::Cache => {}
+            Owner::Job(job) => {
+                self.fail_job(job, result);
+                self.release(now, job);
+            }
+            Owner::Row(write) => self.row_io_done(now, write, result),
+            Owner::Segment(segment) => self.segment_done(now, segment, result),
+            Owner::Recovery(recovery) => self.recovery_io_done(now, recovery),
+            Owner::Probe(job) => self.probed(now, job, result),
+            Owner::Cache | Owner::Repair => {}
         }
     }
 
+    /// Notes the outcome of a part in its request. The first failure counts.
+    pub(super) fn fail_job(&mut self, job: u32, result: Result<(), Failure>) {
+        let so_far = &mut self.jobs[job].result;
+        *so_far = so_far.and(result);
+    }
+
     /// Handles the arrival of a segment read ahead.
-    fn segment_done(&mut self, now: Instant, segment: u32) {
+    fn segment_done(&mut self, now: Instant, segment: u32, result: Result<(), Failure>) {
         let mut woken = std::mem::take(&mut self.scratch.woken);
         if let Some(ahead) = &mut self.read_ahead {
             ahead.arrived(segment, |job| woken.push(job));
         }
         for job in woken.drain(..) {
+            self.fail_job(job, result);
             self.release(now, job);
         }
         self.scratch.woken = woken;
@@ -221,8 +252,11 @@ impl<D: Drive> Array<D> {
                 continue;
             }
             for member in first..first + layout.copies() {
+                if self.members.is_out(member) {
+                    continue;
+                }
                 self.jobs[job].left += 1;
-                self.issue(now, MemberIo { member, operation, extent, owner: Owner::Job(job) });
+                self.issue(now, MemberIo::new(member, operation, extent, Owner::Job(job)));
             }
         }
         self.scratch.gathered = gathered;
@@ -241,10 +275,14 @@ impl<D: Drive> Array<D> {
     }
 
     pub(super) fn flush_members(&mut self, now: Instant, job: u32) {
-        self.jobs[job].left = self.members.len() as u32;
-        for member in 0..self.members.len() {
+        let all = 0..self.members.len();
+        self.jobs[job].left = (all.len() - self.members.count_out(all.clone())) as u32;
+        for member in all {
+            if self.members.is_out(member) {
+                continue;
+            }
             let (operation, extent) = (Operation::Flush, Extent::default());
-            self.issue(now, MemberIo { member, operation, extent, owner: Owner::Job(job) });
+            self.issue(now, MemberIo::new(member, operation, extent, Owner::Job(job)));
         }
     }
 }

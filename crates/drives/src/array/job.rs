@@ -6,6 +6,7 @@ use hemi_units::{Extent, Operation};
 
 use super::layout::{Piece, Run};
 use super::slab::NONE;
+use crate::drive::Failure;
 
 /// A request from the host.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,8 @@ pub(super) struct Job {
     pub(super) left: u32,
     /// Sector up to which a write is in the cache.
     pub(super) reached: u64,
+    /// Outcome so far: the first failure of a part that nothing could stand in for.
+    pub(super) result: Result<(), Failure>,
 }
 
 /// The owner of a request to a member.
@@ -28,8 +31,14 @@ pub(super) enum Owner {
     Row(u32),
     /// A segment read ahead.
     Segment(u32),
+    /// Data that is computed from the other members'.
+    Recovery(u32),
+    /// A request from the host that asks a member the array needs for its presence.
+    Probe(u32),
     /// The cache.
     Cache,
+    /// Nothing: sectors that could not be read are written again.
+    Repair,
 }
 
 /// A request to a member.
@@ -39,6 +48,22 @@ pub(super) struct MemberIo {
     pub(super) operation: Operation,
     pub(super) extent: Extent,
     pub(super) owner: Owner,
+    /// Copies that could not be read before this one.
+    pub(super) tries: u32,
+    /// The copy among them whose sectors are bad and are written again, or [`NONE`].
+    pub(super) repairs: u32,
+}
+
+impl MemberIo {
+    /// Creates a request that is tried for the first time.
+    pub(super) fn new(
+        member: usize,
+        operation: Operation,
+        extent: Extent,
+        owner: Owner,
+    ) -> MemberIo {
+        MemberIo { member, operation, extent, owner, tries: 0, repairs: NONE }
+    }
 }
 
 /// A write to a row: reads the blocks it needs, computes the parity, writes.
@@ -56,6 +81,7 @@ pub(super) struct RowWrite {
     /// Requests to members that are still in flight.
     pub(super) left: u32,
     pub(super) writing: bool,
+    pub(super) result: Result<(), Failure>,
     /// The next write to the same row, which waits for this one.
     pub(super) next: u32,
 }
@@ -70,6 +96,7 @@ impl RowWrite {
             parity_bytes: 0,
             left: 0,
             writing: false,
+            result: Ok(()),
             next: NONE,
         }
     }

@@ -4,6 +4,8 @@
 //! and the data begins behind it ("left-symmetric"), so that neighbouring chunks lie on
 //! different members across rows too. RAID-6 keeps the second parity behind the first.
 
+use std::ops::Range;
+
 use hemi_units::Extent;
 
 use super::parameters::Level;
@@ -75,6 +77,40 @@ impl Layout {
     pub(super) fn parity_member(&self, row: u64, which: usize) -> usize {
         let last = self.members - 1;
         (last - (row % self.members as u64) as usize + which) % self.members
+    }
+
+    /// Returns the members that hold the row's parities, in order.
+    pub(super) fn parities_of(&self, row: u64) -> impl Iterator<Item = usize> {
+        let layout = *self;
+        (0..layout.parity()).map(move |which| layout.parity_member(row, which))
+    }
+
+    /// Returns the members that give all data of a row with parity, without those that are
+    /// `out`: the data's own first, then as many parities as are needed. There are fewer than
+    /// [`Layout::data`] if too many are out.
+    pub(super) fn left_of(
+        &self,
+        row: u64,
+        out: impl Fn(usize) -> bool,
+    ) -> impl Iterator<Item = usize> {
+        let layout = *self;
+        let data = (0..layout.data).map(move |index| layout.data_member(row, index));
+        data.chain(self.parities_of(row)).filter(move |&member| !out(member)).take(layout.data)
+    }
+
+    /// Returns the members that hold copies of the same data as `member`, itself included: all
+    /// with parity, where each can be computed from the others.
+    pub(super) fn group_of(&self, member: usize) -> Range<usize> {
+        match self.level {
+            Level::Raid0 => member..member + 1,
+            Level::Raid10 => member / 2 * 2..member / 2 * 2 + 2,
+            Level::Raid1 | Level::Raid5 | Level::Raid6 => 0..self.members,
+        }
+    }
+
+    /// Returns the number of members of a group that the array can go on without.
+    pub(super) fn spare(&self) -> usize {
+        if self.parity() > 0 { self.parity() } else { self.copies() - 1 }
     }
 
     /// Returns the first member that holds chunk `index` of the row. The [`Layout::copies`] are

@@ -6,14 +6,27 @@ use hemi_units::{Extent, SECTOR_BYTES};
 use super::layout::{Layout, Piece, Run};
 use super::parameters::PartialWrites;
 
+/// A way to a row's new parity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    /// Uses the old parity and the old contents of everything that is written.
+    Modify,
+    /// Uses all data of the row, of which the rest is read.
+    Reconstruct,
+    /// Reads all that is left of the row, which first gives what the members that are out had.
+    Recover,
+}
+
 /// Plans the write of `runs`, which are in order and do not touch one another, to a row with
-/// parity. Puts the requests to the members into `reads` and `writes`, and returns the bytes
-/// that the parity engine takes in.
+/// parity. `out` tells the members that are out, if there are any. Puts the requests to the
+/// other members into `reads` and `writes`, and returns the bytes that the parity engine takes
+/// in.
 pub(super) fn plan(
     layout: &Layout,
     row: u64,
     runs: &[Run],
     partial: PartialWrites,
+    out: Option<&dyn Fn(usize) -> bool>,
     reads: &mut Vec<Piece>,
     writes: &mut Vec<Piece>,
 ) -> u64 {
@@ -31,11 +44,54 @@ pub(super) fn plan(
         let member = layout.parity_member(row, which);
         writes.push(Piece { member, extent: layout.on_member(row, start, end) });
     }
-    let whole = runs.iter().filter(|run| run.start == start && run.end == end).count();
+    let hull = end - start;
+    let mut method = preferred(layout, runs, partial, hull);
+    let mut parities = layout.parity();
+    if let Some(out) = out {
+        writes.retain(|piece| !out(piece.member));
+        parities -= layout.parities_of(row).filter(|&member| out(member)).count();
+        if parities == 0 {
+            return 0;
+        }
+        let lost = |index: &usize| out(layout.data_member(row, *index));
+        let can_modify = !runs.iter().any(|run| lost(&run.index));
+        let can_reconstruct = !not_whole(layout, runs, start, end).any(|index| lost(&index));
+        method = match (method, can_modify, can_reconstruct) {
+            (_, false, false) => Method::Recover,
+            (Method::Modify, true, _) | (_, true, false) => Method::Modify,
+            _ => Method::Reconstruct,
+        };
+    }
+    let sectors = |pieces: &[Piece]| pieces.iter().map(|p| Extent::sectors(p.extent)).sum::<u64>();
+    let row_sectors = layout.data as u64 * hull;
+    // Each parity takes its own pass, and so does what is recovered.
+    let sectors = match method {
+        Method::Modify => {
+            // Reads the old contents of everything that will be written.
+            reads.extend_from_slice(writes);
+            let written: u64 = runs.iter().map(|run| run.end - run.start).sum();
+            (sectors(reads) + written) * parities as u64
+        }
+        Method::Reconstruct => {
+            reads.extend(not_whole(layout, runs, start, end).map(|index| piece(index, start, end)));
+            row_sectors * parities as u64
+        }
+        Method::Recover => {
+            let extent = layout.on_member(row, start, end);
+            let left = layout.left_of(row, |member| out.is_some_and(|out| out(member)));
+            reads.extend(left.map(|member| Piece { member, extent }));
+            row_sectors * (1 + parities as u64)
+        }
+    };
+    sectors * SECTOR_BYTES
+}
+
+/// Returns the method that the controller takes if all members are there.
+fn preferred(layout: &Layout, runs: &[Run], partial: PartialWrites, hull: u64) -> Method {
+    let whole = runs.iter().filter(|run| run.end - run.start == hull).count();
     let reconstruct = layout.data - whole;
     let modify = runs.len() + layout.parity();
     let written: u64 = runs.iter().map(|run| run.end - run.start).sum();
-    let hull = end - start;
     let modifies = match partial {
         PartialWrites::FewestReads => {
             let sectors = written + layout.parity() as u64 * hull;
@@ -44,25 +100,19 @@ pub(super) fn plan(
         PartialWrites::ReadModifyWrite => reconstruct > 0,
         PartialWrites::Reconstruct => false,
     };
-    if modifies {
-        // Reads the old contents of everything that will be written.
-        reads.extend_from_slice(writes);
-    } else {
-        let mut rest = runs;
-        for index in 0..layout.data {
-            let of = rest.iter().take_while(|run| run.index == index).count();
-            let (of_index, behind) = rest.split_at(of);
-            rest = behind;
-            let whole = of_index.iter().any(|run| run.start == start && run.end == end);
-            if !whole {
-                reads.push(piece(index, start, end));
-            }
-        }
-    }
-    let sectors = |pieces: &[Piece]| pieces.iter().map(|p| Extent::sectors(p.extent)).sum::<u64>();
-    let taken_in = if modifies { sectors(reads) + written } else { layout.data as u64 * hull };
-    // Each parity takes its own pass.
-    taken_in * layout.parity() as u64 * SECTOR_BYTES
+    if modifies { Method::Modify } else { Method::Reconstruct }
+}
+
+/// Returns the indices of the data chunks that the runs do not wholly write from `start` to
+/// `end`, in order.
+fn not_whole(layout: &Layout, runs: &[Run], start: u64, end: u64) -> impl Iterator<Item = usize> {
+    let mut rest = runs;
+    (0..layout.data).filter(move |&index| {
+        let of = rest.iter().take_while(|run| run.index == index).count();
+        let (of_index, behind) = rest.split_at(of);
+        rest = behind;
+        !of_index.iter().any(|run| run.start == start && run.end == end)
+    })
 }
 
 #[cfg(test)]
@@ -82,7 +132,7 @@ mod tests {
         let runs: Vec<Run> =
             runs.iter().map(|&(index, start, end)| Run { index, start, end }).collect();
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        let bytes = plan(&layout, 7, &runs, partial, &mut reads, &mut writes);
+        let bytes = plan(&layout, 7, &runs, partial, None, &mut reads, &mut writes);
         for pieces in [&reads, &writes] {
             for (at, piece) in pieces.iter().enumerate() {
                 assert!(piece.extent.start >= 7 * 128 && piece.extent.end <= 8 * 128);

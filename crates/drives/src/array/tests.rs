@@ -1,5 +1,7 @@
 //! Tests of arrays made of predictable members.
 
+mod degraded;
+
 use std::collections::BTreeSet;
 
 use hemi_random::Rng;

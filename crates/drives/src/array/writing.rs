@@ -6,8 +6,8 @@ use super::flow::{WRITE, time_of};
 use super::job::{Job, MemberIo, Owner, RowWrite};
 use super::layout::{Piece, Run};
 use super::slab::NONE;
-use super::{Array, row};
-use crate::drive::Drive;
+use super::{Array, Pass, row};
+use crate::drive::{Drive, Failure};
 
 impl<D: Drive> Array<D> {
     /// Handles a write whose data has arrived: it goes into the cache or through to the
@@ -100,7 +100,7 @@ impl<D: Drive> Array<D> {
     fn start_row(&mut self, now: Instant, row: u64, runs: &[Run], owner: Owner) {
         let place = self.row_writes.take(RowWrite::blank);
         let write = &mut self.row_writes[place];
-        (write.row, write.owner, write.next) = (row, owner, NONE);
+        (write.row, write.owner, write.next, write.result) = (row, owner, NONE, Ok(()));
         write.runs.clear();
         write.runs.extend_from_slice(runs);
         match self.locked.insert(row, place) {
@@ -127,13 +127,16 @@ impl<D: Drive> Array<D> {
             write.parity_bytes = 0;
         } else {
             let partial = self.front.partial_writes;
-            write.parity_bytes =
-                row::plan(layout, write.row, &write.runs, partial, &mut reads, &mut write.writes);
+            let members = &self.members;
+            let is_out = |member| members.is_out(member);
+            let out = members.any_out().then_some(&is_out as &dyn Fn(usize) -> bool);
+            let RowWrite { row, runs, writes, .. } = write;
+            write.parity_bytes = row::plan(layout, *row, runs, partial, out, &mut reads, writes);
         }
         write.left = reads.len() as u32;
         for &Piece { member, extent } in &reads {
             let owner = Owner::Row(place);
-            self.issue(now, MemberIo { member, operation: Operation::Read, extent, owner });
+            self.issue(now, MemberIo::new(member, Operation::Read, extent, owner));
         }
         if reads.is_empty() {
             self.make_parity(now, place);
@@ -143,33 +146,42 @@ impl<D: Drive> Array<D> {
 
     fn make_parity(&mut self, now: Instant, place: u32) {
         let bytes = self.row_writes[place].parity_bytes;
-        self.front.parity.book(now, time_of(self.front.parity_rate, bytes), place);
+        self.front.parity.book(now, time_of(self.front.parity_rate, bytes), Pass::Row(place));
     }
 
-    /// Writes the data with the parity, which has been computed.
+    /// Writes the data with the parity, which has been computed, to the members that are left.
     pub(super) fn write_row(&mut self, now: Instant, place: u32) {
-        let writes = std::mem::take(&mut self.row_writes[place].writes);
+        let mut writes = std::mem::take(&mut self.row_writes[place].writes);
+        writes.retain(|piece| !self.members.is_out(piece.member));
         for &Piece { member, extent } in &writes {
-            let owner = Owner::Row(place);
-            self.issue(now, MemberIo { member, operation: WRITE, extent, owner });
+            self.issue(now, MemberIo::new(member, WRITE, extent, Owner::Row(place)));
         }
         let write = &mut self.row_writes[place];
         write.left = writes.len() as u32;
         write.writing = true;
         write.writes = writes;
+        if write.left == 0 {
+            self.row_done(now, place);
+        }
     }
 
-    pub(super) fn row_io_done(&mut self, now: Instant, place: u32) {
+    pub(super) fn row_io_done(&mut self, now: Instant, place: u32, result: Result<(), Failure>) {
         let write = &mut self.row_writes[place];
         write.left -= 1;
+        write.result = write.result.and(result);
         if write.left > 0 {
             return;
         }
-        if !write.writing {
+        if write.writing || write.result.is_err() {
+            self.row_done(now, place);
+        } else {
             self.make_parity(now, place);
-            return;
         }
-        let RowWrite { row, owner, next, .. } = *write;
+    }
+
+    /// Ends a write to a row, and lets the next one begin.
+    fn row_done(&mut self, now: Instant, place: u32) {
+        let RowWrite { row, owner, next, result, .. } = self.row_writes[place];
         if next == NONE {
             self.locked.remove(&row);
         } else {
@@ -177,7 +189,11 @@ impl<D: Drive> Array<D> {
         }
         self.row_writes.free(place);
         match owner {
-            Owner::Job(job) => self.release(now, job),
+            Owner::Job(job) => {
+                self.fail_job(job, result);
+                self.release(now, job);
+            }
+            // What the cache could not destage is lost with the member.
             _ => {
                 if let Some(caching) = &mut self.caching {
                     caching.blocks.arrived(row);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hemi_drives::any::AnyDrive;
+use hemi_drives::array::Array;
 use hemi_drives::drive::Drive;
 use hemi_drives::faulty::{Bad, EndOfLife, Errors, Faults, Faulty};
 use hemi_random::Rng;
@@ -30,10 +31,11 @@ pub(crate) fn lay(
         members.entry(member).or_insert(number);
     }
     for (member, number) in members {
-        let place = member_of(&mut drive, member)
+        let array = array_of(&mut drive, member)
             .map_err(|wrong| FaultError::new(number, format!("leg {leg}: {wrong}")))?;
-        let of_member = gathered(faults, leg, Some(member), place, seed)?;
-        *place = behind(of_member, place.clone());
+        let own = array.members_mut()[member].clone();
+        let of_member = gathered(faults, leg, Some(member), &own, seed)?;
+        array.replace_member(member, behind(of_member, own));
     }
     let of_leg = gathered(faults, leg, None, &drive, seed)?;
     Ok(behind(of_leg, drive))
@@ -46,13 +48,16 @@ fn behind(faults: Faults, drive: AnyDrive) -> AnyDrive {
     AnyDrive::Faulty(Box::new(Faulty::new(drive, faults)))
 }
 
-fn member_of(drive: &mut AnyDrive, member: usize) -> Result<&mut AnyDrive, String> {
+/// Returns the array that a drive is, if it has this member.
+fn array_of(drive: &mut AnyDrive, member: usize) -> Result<&mut Array<AnyDrive>, String> {
     let AnyDrive::Array(array) = drive else {
         return Err(format!("member = {member}: it is not an array"));
     };
-    let members = array.members_mut();
-    let last = members.len() - 1;
-    members.get_mut(member).ok_or_else(|| format!("member = {member}: the members are 0 to {last}"))
+    let last = array.members_mut().len() - 1;
+    if member > last {
+        return Err(format!("member = {member}: the members are 0 to {last}"));
+    }
+    Ok(array)
 }
 
 /// Returns the faults of a leg, or of a member of it.

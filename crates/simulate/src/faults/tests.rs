@@ -132,7 +132,6 @@ fn what_is_wrong_is_named() {
         ),
         ("leg = 0\ndies = false", "dies = false"),
         ("leg = 0\ndies = true\nabsent = \"1 s\"", "absent and dies are given"),
-        ("leg = 0\ndies = true\nmember = 1", "`member` goes with freeze"),
         ("leg = 0\nabsent = \"0 s\"", "absent: the length must be above zero"),
         ("leg = 0\nabsent = \"1 s\"\nerror_after = \"0 s\"", "error_after: must be above zero"),
         ("leg = 0\nbad = []", "at least one range"),
@@ -169,6 +168,8 @@ fn what_does_not_fit_the_drive_is_named() {
         ("nvme-enterprise", "worn = \"95%\""),
         ("x25e-4-raid5-b", "worn = \"95%\""),
         ("gp3-4-raid0-host", "slow = 2\nmember = 3"),
+        ("gp3-4-raid0-host", "dies = true\nmember = 0"),
+        ("x25e-8-raid5-a", "worn = \"99%\"\nmember = 7"),
         ("gp3", &bad("1 GiB")),
     ] {
         assert_eq!(laid(preset, right), Ok(()), "{preset}: {right}");

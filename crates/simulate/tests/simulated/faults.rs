@@ -242,6 +242,72 @@ fn a_member_of_an_array_may_be_slow() {
     assert!((4.5..5.5).contains(&(all / usual)), "{all} s of {usual} s");
 }
 
+/// A member of a stripe is a part of it, one of a RAID-5 is not needed, and two are.
+#[test]
+fn an_array_fails_with_the_members_it_needs() {
+    let dies = |member: usize, at: &str| {
+        fault(&format!("leg = 0\nmember = {member}\nat = \"{at}\"\ndies = true\n"))
+    };
+    let stripe = "\"gp3-4-raid0-host\", \"gp3-16k\"";
+    let single = run_on(stripe, "single", &dies(2, "20 s"), "");
+    all_ended(&single);
+    assert!(failed(&single).abs_diff(16_000) < 300, "{}", failed(&single));
+    for policy in ["first", "all"] {
+        let report = run_on(stripe, policy, &dies(2, "20 s"), "");
+        all_ended(&report);
+        assert_eq!((failed(&report), state(&report, 0)), (0, "out"), "{policy}");
+    }
+
+    let five = "\"x25e-4-raid5-host\", \"gp3-16k\"";
+    let degraded = run_on(five, "single", &dies(1, "20 s"), "");
+    all_ended(&degraded);
+    assert_eq!((failed(&degraded), health(&degraded, 0).members_out), (0, 1));
+    let whole = run_on(five, "single", &fault("leg = 0\nslow = 1"), "");
+    assert_eq!(health(&whole, 0).members_out, 0);
+    let both = [dies(1, "20 s"), dies(3, "40 s")].concat();
+    let single = run_on(five, "single", &both, "");
+    assert!(failed(&single).abs_diff(8_000) < 300, "{}", failed(&single));
+    let first = run_on(five, "first", &both, "");
+    all_ended(&first);
+    assert_eq!((failed(&first), state(&first, 0)), (0, "out"));
+    assert_eq!(health(&first, 0).members_out, 1);
+}
+
+#[test]
+fn a_stripe_whose_member_returns_is_rebuilt_as_a_leg() {
+    let absent = fault("leg = 0\nmember = 3\nat = \"15 s\"\nabsent = \"20 s\"");
+    let engine = "[system.engine]\nout_after = \"5 s\"";
+    let report = run_on("\"gp3-4-raid0-host\", \"gp3-16k\"", "first", &absent, engine);
+    all_ended(&report);
+    assert_eq!((failed(&report), state(&report, 0)), (0, "healthy"));
+    assert_eq!(health(&report, 0).condition.expect("a mirror of the engine").outs, 1);
+}
+
+#[test]
+fn bad_sectors_of_a_member_are_the_arrays_to_repair() {
+    let bad = "bad = { ranges = 300, length = \"1 MiB\", span = \"100 MiB\" }";
+    let bad = |legs: &str| {
+        run_on(legs, "single", &fault(&format!("leg = 0\nmember = 0\nat = \"5 s\"\n{bad}")), "")
+    };
+    let (five, stripe) = (bad("\"x25e-4-raid5-host\""), bad("\"gp3-4-raid0-host\""));
+    all_ended(&five);
+    assert_eq!((failed(&five), health(&five, 0).members_out), (0, 0));
+    let lost = stripe.failed.expect("the spec has faults");
+    assert!(lost.reads > 500 && lost.writes == 0, "{lost:?}");
+}
+
+#[test]
+fn a_fault_of_an_array_as_a_whole_lies_before_those_of_its_members() {
+    let faults = fault("leg = 0\nmember = 1\nat = \"20 s\"\ndies = true\n")
+        + &fault("leg = 0\nat = \"30 s\"\nfreeze = \"2 s\"");
+    let report = run_on("\"gp3-4-raid0-host\"", "single", &faults, "");
+    all_ended(&report);
+    let lost = report.failed.expect("the spec has faults");
+    assert_eq!(lost, health(&report, 0).failed);
+    assert!(lost.reads > 7000 && lost.writes > 7000, "{lost:?}");
+    assert!(lost.flushes.abs_diff(160) < 40, "{lost:?}");
+}
+
 #[test]
 fn runs_with_faults_repeat() {
     let faults = [
