@@ -1,4 +1,4 @@
-//! What waits for the device's own requests, in a separate process.
+//! A separate process that waits for the device's own requests.
 //!
 //! Three things wait in the kernel until requests of a block device have ended, and no signal interrupts them:
 //! changing the settings of its queue, flushing it, and closing it. This process answers those requests. If a

@@ -13,7 +13,7 @@ use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::Buffers;
 use crate::planted::{self, Planted};
 
-/// What is concluded from of one leg, apart from what has been flushed.
+/// The state of one leg on which the waits of records depend, apart from what has been flushed.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct SeenLeg {
     is_member: bool,
@@ -31,7 +31,7 @@ impl SeenLeg {
     }
 }
 
-/// What was concluded from of the legs when it was noted what records wait for.
+/// The state of the legs when the waits of records were noted.
 #[derive(Default)]
 pub(in crate::engine) struct Passing {
     legs: [SeenLeg; LEGS_MAX],

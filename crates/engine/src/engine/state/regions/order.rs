@@ -15,7 +15,7 @@ use hemi_units::Instant;
 /// Empty places that are always tolerated.
 const SPARE: usize = 64;
 
-/// What a record waits for, where nothing is to be done of it until then; by default for nothing.
+/// The events that a record waits for. Until one of them, there is nothing to do for it. By default none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::engine) struct Wait {
     /// Legs, as a mask, that have to flush before its region settles.
