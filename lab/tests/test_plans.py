@@ -165,3 +165,10 @@ def test_a_chosen_test_starts_as_the_one_it_continues() -> None:
     (chosen,) = load("quick")[0].chosen(["mixed"]).tests
     assert (chosen.purge, chosen.start) == (True, "steady")
     assert chosen.fill is not None
+    # A test with a preconditioning of its own continues the one before, too.
+    (chosen,) = load("quick")[0].chosen(["random-write"]).tests
+    assert (chosen.purge, chosen.start) == (True, "steady")
+    assert chosen.fill is not None
+    assert isinstance(chosen, SweepTest)
+    assert chosen.precondition is not None
+    assert chosen.precondition.fills == 0

@@ -446,18 +446,18 @@ class Plan(Strict):
         for test in self.tests:
             own = {key: getattr(test, key, None) for key in ("purge", "fill", "precondition")}
             own["start"] = test.start if test.start != "fresh" else None
-            if any(own.values()):
-                prepared = own
+            own = {key: value for key, value in own.items() if value}
+            # A purge is a new beginning. All else adds to what there is.
+            before = {} if "purge" in own else prepared
             if not wanted(test):
+                prepared = {**before, **own}
                 continue
-            if not any(own.values()):
-                given = {
-                    key: value for key, value in prepared.items() if value and hasattr(test, key)
-                }
-                test = test.model_copy(update=given)
+            given = {
+                key: value for key, value in before.items() if key not in own and hasattr(test, key)
+            }
             # The target is ready for the tests that follow.
             prepared = {}
-            tests.append(test)
+            tests.append(test.model_copy(update=given) if given else test)
         return self.model_copy(update={"tests": tests})
 
 
