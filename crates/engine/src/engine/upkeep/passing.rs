@@ -1,10 +1,10 @@
-//! Records that have nothing to be done of them for now: the walk that cleans regions passes over them.
+//! Records without work for now, which the walk that cleans regions passes over.
 //!
-//! A leg gets a flush that nobody waits for once in a long while, and what a leg owes is paid in an
-//! order of its own, so that most records are found waiting many times. What a record waits for is
-//! noted with it, and forgotten when anything changes that it was concluded from: of the record, or of
-//! the legs. Until then it is looked at again only when there is something to be done: when its time
-//! is up, or when one of the legs that it waits for may be asked for a flush.
+//! A leg rarely gets a flush that nobody waits for, and its debts are paid in an order of their own. So
+//! the walk would find most records waiting many times. It notes with each record the events that it
+//! waits for, and forgets them when the record, or a leg on which they depend, changes. Until then it
+//! looks at the record again only when there is work: when its time is up, or when one of the legs
+//! that it waits for may be asked for a flush.
 
 use crate::engine::Engine;
 use crate::engine::state::leg::Leg;
@@ -39,8 +39,8 @@ pub(in crate::engine) struct Passing {
 }
 
 impl<B: Buffers> Engine<B> {
-    /// Forgets what records wait for where it may be something else by now. Returns the legs, as a mask,
-    /// that may be asked for a flush that nobody waits for.
+    /// Forgets the noted events where the legs have changed. Returns the legs, as a mask, that may be
+    /// asked for a flush that nobody waits for.
     pub(super) fn follow_waits(&mut self) -> u8 {
         let mut flushed = 0;
         let mut changed = false;
@@ -62,7 +62,7 @@ impl<B: Buffers> Engine<B> {
         may_be_asked.fold(0, |mask, leg| mask | LegIndex(leg as u8).bit())
     }
 
-    /// Notes what a record waits for that has been looked at.
+    /// Notes the events that a record waits for, after a look at it.
     pub(super) fn note_wait(&mut self, record: u32, walk: &Walk) {
         if self.regions.is_used(record)
             && let Some(wait) = self.wait_of(record, walk)
@@ -71,7 +71,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns what a record waits for, if nothing is to be done of it until then.
+    /// Returns the events that a record waits for, if there is no work for it until then.
     fn wait_of(&self, record: u32, walk: &Walk) -> Option<Wait> {
         if self.regions.has_operations(record) {
             None
@@ -84,8 +84,8 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns what a touched region waits for before it settles: flushes, and a leg that is catching
-    /// up. None of the legs does more meanwhile: the authority is recorded, and a leg that lacks
+    /// Returns the events for which a touched region waits before it settles: flushes, and a leg that
+    /// catches up. None of the legs does more meanwhile: the authority is recorded, and a leg that lacks
     /// something goes on lacking it.
     fn wait_to_settle(&self, record: u32) -> Option<Wait> {
         let region = self.regions.region_of(record);
@@ -118,8 +118,8 @@ impl<B: Buffers> Engine<B> {
         (wait.flushes != 0 || wait.catches_up).then_some(wait)
     }
 
-    /// Returns true if `count` records, in order of last use and this one first, just go on waiting. It
-    /// is a check: it takes nothing that is noted for true.
+    /// Returns true if `count` records, in order of last use and this one first, go on waiting. A check
+    /// that relies on nothing noted.
     pub(super) fn just_wait(&self, record: u32, count: usize, walk: &Walk) -> bool {
         let newer = |record: &u32| self.regions.newer(*record);
         core::iter::successors(Some(record), newer).take(count).all(|record| {

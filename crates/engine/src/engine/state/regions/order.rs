@@ -1,11 +1,11 @@
-//! The order in which records were last used, and what is known of what they wait for.
+//! The order in which records were last used, and the events that they wait for.
 //!
-//! The records stand in one row of places, the least recently used first. One that is used again
-//! leaves its place empty and takes the next at the end; before too many are empty the row is closed
-//! up. Neither touches another record, and who walks along the row reads memory in order.
+//! The records stand in one row of places, the least recently used first. A record that is used again
+//! leaves its place empty and takes the next one at the end. The row is closed up before too many
+//! places are empty. Neither touches another record, and a walk along the row reads memory in order.
 //!
-//! Most records wait for something, and the background walks past them many times before it comes.
-//! Where nothing is to be done of a record until then, its place says so, and it is passed over.
+//! Most records wait for an event, and the background walks past them many times before it comes. A
+//! record's place tells the events that it waits for, so that a walk passes over it until one comes.
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ pub(in crate::engine) struct Wait {
     pub(in crate::engine) is_kept: bool,
 }
 
-/// A walk along the records, in order of last use, for those that something is to be done of.
+/// A walk along the records, in order of last use, for those that need work.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Walk {
     pub(in crate::engine) now: Instant,
@@ -48,7 +48,7 @@ impl Wait {
         Wait { is_kept: true, ..Wait::default() }
     }
 
-    /// Returns true if a walk finds nothing to be done of the record, which has been left alone for long
+    /// Returns true if a walk finds nothing to do for the record, which has been left alone for long
     /// enough.
     pub(in crate::engine) fn goes_on(self, last_use: Instant, walk: &Walk) -> bool {
         let idle = walk.now.since(last_use);
@@ -161,33 +161,34 @@ impl Order {
         self.row[after..].iter().find(|place| !place.is_empty()).map(|place| place.record)
     }
 
-    /// Notes what a record waits for, which was last used at that time.
+    /// Notes the events that a record waits for, which was last used at `last_use`.
     pub(super) fn note_wait(&mut self, record: u32, wait: Wait, last_use: Instant) {
         let place = &mut self.row[self.places[record as usize] as usize];
         (place.wait, place.last_use) = (wait, last_use);
     }
 
-    /// Forgets what a record waits for.
+    /// Forgets the events that a record waits for.
     pub(super) fn forget_wait(&mut self, record: u32) {
         self.row[self.places[record as usize] as usize].wait = Wait::default();
     }
 
-    /// Forgets what records wait for that wait for flushes of one of these legs, as a mask.
+    /// Forgets the events that records wait for, of those that wait for a flush of one of these legs,
+    /// as a mask.
     pub(super) fn forget_waits_for(&mut self, legs: u8) {
         for place in self.row.iter_mut().filter(|place| place.wait.flushes & legs != 0) {
             place.wait = Wait::default();
         }
     }
 
-    /// Forgets what all records wait for.
+    /// Forgets the events that all records wait for.
     pub(super) fn forget_waits(&mut self) {
         for place in &mut self.row {
             place.wait = Wait::default();
         }
     }
 
-    /// Passes over at most `most` records, this one first, that just go on waiting as
-    /// [`Wait::goes_on`] has it. Returns the one after them, and how many they are.
+    /// Passes over at most `most` records, this one first, that go on waiting ([`Wait::goes_on`]).
+    /// Returns the record after them, and their number.
     pub(super) fn pass_waiting(
         &self,
         record: u32,
