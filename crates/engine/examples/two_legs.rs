@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use hemi_engine::engine::Engine;
-use hemi_engine::format::create::{self, NewVolume};
+use hemi_engine::format::Layout;
+use hemi_engine::format::create::NewVolume;
 use hemi_engine::format::superblock::Name;
-use hemi_engine::format::{Layout, RegionEntry};
 use hemi_engine::identifiers::{BufferAt, BufferId, IoId, LEGS_MAX, LegIndex};
 use hemi_engine::io::{Action, Buffers, LegIo, LegOperation, LegTraits, Operation, Request};
 use hemi_engine::recovery::{self, LegImage};
@@ -190,8 +190,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut legs = vec![vec![0; layout.leg_bytes() as usize]; 2];
     for (leg, bytes) in (0..).zip(&mut legs) {
-        let whole = RegionEntry::new(0b11, false, LegIndex(0));
-        create::blocks(&volume.superblock(LegIndex(leg)), whole, |address, block| {
+        volume.blocks(LegIndex(leg), |address, block| {
             bytes[address as usize..][..block.len()].copy_from_slice(block);
         });
     }

@@ -10,9 +10,9 @@ mod health;
 
 use hemi_drives::drive::{Completion, Counters, Drive, Failure, Request};
 use hemi_engine::engine::Engine;
-use hemi_engine::format::create::{self, NewVolume};
+use hemi_engine::format::create::NewVolume;
 use hemi_engine::format::superblock::Name;
-use hemi_engine::format::{Id, Layout, LayoutError, Ledger, LedgerMemory, RegionEntry, layout};
+use hemi_engine::format::{Id, Layout, LayoutError, Ledger, LedgerMemory, layout};
 use hemi_engine::identifiers::{IoId, LEGS_MAX, LegIndex};
 use hemi_engine::io::{
     self, Action, LegError, LegIo, LegOperation, LegTraits, Reply, RequestError,
@@ -360,10 +360,8 @@ fn metadata(layout: Layout, leg: usize, legs: usize) -> Vec<u8> {
         block_bytes: BLOCK_BYTES,
         created: 0,
     };
-    let superblock = volume.superblock(LegIndex(leg as u8));
     let mut bytes = vec![0; layout.data_offset() as usize];
-    let whole = ((1_u16 << legs) - 1) as u8;
-    create::blocks(&superblock, RegionEntry::new(whole, false, LegIndex(0)), |address, block| {
+    volume.blocks(LegIndex(leg as u8), |address, block| {
         bytes[address as usize..][..block.len()].copy_from_slice(block);
     });
     bytes

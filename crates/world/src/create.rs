@@ -1,8 +1,8 @@
 //! Creates disks as `hemi create` leaves them: every region whole on every leg, and closed.
 
-use hemi_engine::format::create::{self, NewVolume};
+use hemi_engine::format::create::NewVolume;
 use hemi_engine::format::superblock::Name;
-use hemi_engine::format::{Id, Layout, RegionEntry};
+use hemi_engine::format::{Id, Layout};
 use hemi_engine::identifiers::LegIndex;
 
 use crate::disk::Disk;
@@ -24,9 +24,5 @@ pub fn format(disk: &mut Disk, layout: Layout, legs: usize, leg: usize, block_se
         block_bytes: block_sectors as u32 * 512,
         created: 0,
     };
-    let superblock = volume.superblock(LegIndex(leg as u8));
-    let whole = ((1u16 << legs) - 1) as u8;
-    create::blocks(&superblock, RegionEntry::new(whole, false, LegIndex(0)), |address, block| {
-        disk.write_metadata(address, block, 0xFF);
-    });
+    volume.blocks(LegIndex(leg as u8), |address, block| disk.write_metadata(address, block, 0xFF));
 }

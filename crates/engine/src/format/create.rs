@@ -50,6 +50,13 @@ impl NewVolume<'_> {
             descriptions: Default::default(),
         }
     }
+
+    /// Hands out every metadata block of the leg in a slot, as [`blocks`] does: closed, and every
+    /// region whole on every leg.
+    pub fn blocks(&self, leg: LegIndex, each: impl FnMut(u64, &Block)) {
+        let whole = ((1_u16 << self.legs.len()) - 1) as u8;
+        blocks(&self.superblock(leg), RegionEntry::new(whole, false, LegIndex(0)), each);
+    }
 }
 
 /// Hands out every metadata block, with its byte address on the leg, of the leg that

@@ -1,8 +1,8 @@
 //! Short pages, which simulations use, and the check that no ordinary start accepts such legs.
 
-use hemi_engine::format::create::{self, NewVolume};
+use hemi_engine::format::Layout;
+use hemi_engine::format::create::NewVolume;
 use hemi_engine::format::superblock::Name;
-use hemi_engine::format::{Layout, RegionEntry};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::recovery::{self, LegImage, Outlived, Problem};
 
@@ -23,10 +23,7 @@ fn leg() -> Vec<u8> {
         created: 0,
     };
     let mut bytes = vec![0; layout.data_offset() as usize];
-    let entry = RegionEntry::new(1, false, LegIndex(0));
-    create::blocks(&volume.superblock(LegIndex(0)), entry, |address, block| {
-        write(&mut bytes, address, block);
-    });
+    volume.blocks(LegIndex(0), |address, block| write(&mut bytes, address, block));
     bytes
 }
 
