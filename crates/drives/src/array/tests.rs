@@ -346,39 +346,47 @@ fn any_array() -> impl Strategy<Value = Parameters> {
     })
 }
 
+/// A request of a random load: a pause before some of them, a kind, the first sector and the length.
+type Drawn = (u64, u8, u64, u64);
+
+fn any_load(most: usize) -> impl Strategy<Value = Vec<Drawn>> {
+    prop::collection::vec((0_u64..3_000_000, 0_u8..20, 0_u64..3000, 1_u64..200), 1..most)
+}
+
+/// Returns the requests of a load with their times, on an array of `sectors` sectors.
+fn timed(load: &[Drawn], sectors: u64) -> Vec<(Instant, Operation, Extent)> {
+    let mut now = Instant(0);
+    let request = |&(pause, kind, start, length): &Drawn| {
+        now = now + pause / 4 * u64::from(kind % 5);
+        let start = start % sectors;
+        let extent = Extent { start, end: (start + length).min(sectors) };
+        let operation = match kind {
+            0..8 => Operation::Read,
+            8..16 => WRITE,
+            16..18 => Operation::Write { fua: true },
+            18 => Operation::Trim,
+            _ => Operation::Flush,
+        };
+        (now, operation, extent)
+    };
+    load.iter().map(request).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn every_request_ends_once_and_every_write_reaches_all_its_places(
         parameters in any_array(),
-        load in prop::collection::vec(
-            (0_u64..3_000_000, 0_u8..20, 0_u64..3000, 1_u64..200),
-            1..120,
-        ),
+        load in any_load(120),
     ) {
         let member = FixedService::new(1500, 100 * MICROSECOND, MICROSECOND);
         let members = vec![member; parameters.count as usize];
         let sectors = Array::new(&parameters, members.clone()).unwrap().sectors();
-        let mut now = 0;
-        let mut load: Vec<_> = load
-            .into_iter()
-            .map(|(pause, kind, start, length)| {
-                now += pause / 4 * u64::from(kind % 5);
-                let start = start % sectors;
-                let extent = Extent { start, end: (start + length).min(sectors) };
-                let operation = match kind {
-                    0..8 => Operation::Read,
-                    8..16 => WRITE,
-                    16..18 => Operation::Write { fua: true },
-                    18 => Operation::Trim,
-                    _ => Operation::Flush,
-                };
-                (Instant(now), operation, extent)
-            })
-            .collect();
+        let mut load = timed(&load, sectors);
+        let end = load.last().map_or(Instant(0), |last| last.0);
         // In the end, everything has to leave the cache.
-        load.push((Instant(now + 60 * SECOND), Operation::Flush, Extent::default()));
+        load.push((end + 60 * SECOND, Operation::Flush, Extent::default()));
         let run = || {
             let mut array = Array::new(&parameters, members.clone()).unwrap();
             (open_loop(&mut array, &load), array)
@@ -413,7 +421,7 @@ proptest! {
         let counters = array.counters();
         let reads = load.iter().filter(|(_, operation, _)| *operation == Operation::Read);
         prop_assert_eq!(counters.reads, reads.count() as u64);
-        prop_assert!(counters.busy <= now + 120 * SECOND);
+        prop_assert!(counters.busy <= end.0 + 120 * SECOND);
     }
 }
 

@@ -265,10 +265,7 @@ proptest! {
     #[test]
     fn every_request_ends_once_and_well_while_enough_members_are_left(
         parameters in any_array(),
-        load in prop::collection::vec(
-            (0_u64..3_000_000, 0_u8..20, 0_u64..3000, 1_u64..200),
-            1..80,
-        ),
+        load in any_load(80),
         gone in prop::collection::vec((0_usize..8, 0_u64..60_000_000, any::<bool>()), 0..3),
         bad in prop::collection::vec((0_usize..8, 0_u64..1400, 1_u64..50), 0..3),
     ) {
@@ -292,23 +289,8 @@ proptest! {
             array
         };
         let sectors = make().sectors();
-        let mut now = 0;
-        let load: Vec<_> = load
-            .into_iter()
-            .map(|(pause, kind, start, length)| {
-                now += pause / 4 * u64::from(kind % 5);
-                let start = start % sectors;
-                let extent = Extent { start, end: (start + length).min(sectors) };
-                let operation = match kind {
-                    0..8 => Operation::Read,
-                    8..16 => WRITE,
-                    16..18 => Operation::Write { fua: true },
-                    18 => Operation::Trim,
-                    _ => Operation::Flush,
-                };
-                (Instant(now), operation, extent)
-            })
-            .collect();
+        let load = timed(&load, sectors);
+        let end = load.last().map_or(Instant(0), |last| last.0);
         let run = || {
             let mut array = make();
             (open_loop(&mut array, &load), array)
@@ -316,7 +298,7 @@ proptest! {
         let (lives, mut array) = run();
         prop_assert_eq!(&lives, &run().0);
         // Let the cache and repairs come to rest.
-        array.advance(Instant(now + 600 * SECOND), &mut Vec::new());
+        array.advance(end + 600 * SECOND, &mut Vec::new());
         prop_assert!(is_at_rest(&array));
         let failed = lives.iter().filter(|life| life.result.is_err()).count() as u64;
         prop_assert_eq!(array.counters().failed.total(), failed);
