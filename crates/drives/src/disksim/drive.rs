@@ -1,5 +1,7 @@
 //! Conversion of a DiskSim description to parameters of [`crate::hdd`].
 
+use std::path::Path;
+
 use super::layout::layout;
 use super::overheads::{bus, overheads};
 use super::seek::seek;
@@ -41,6 +43,17 @@ pub(super) struct Parts {
     pub(super) layout: Block,
     /// Buses and controllers between host and disk, if a parameter file tells them.
     pub(super) path: Vec<Block>,
+}
+
+/// Loads the drive that the file at `path` describes, as [`load`] does. The files that it names
+/// are beside it.
+///
+/// # Errors
+/// Returns those of [`load`].
+pub fn load_file(path: &Path) -> Result<Description, DescriptionError> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let read = |name: &str| hemi_text::read(&folder.join(name)).map_err(|error| error.to_string());
+    load(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy(), &read)
 }
 
 /// Loads the drive that `file` describes: a file with a `disksim_disk` (`.diskspecs`), or a

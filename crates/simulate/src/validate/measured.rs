@@ -41,12 +41,7 @@ impl Subject {
                 _ => Subject::Other(Box::new(preset)),
             });
         }
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let read = |name: &str| {
-            std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string())
-        };
-        let name = path.file_name().context("it has no name")?.to_string_lossy();
-        let description = drive::load(&name, &read)?;
+        let description = drive::load_file(path)?;
         for ignored in &description.ignored {
             println!("  ignored: {ignored}");
         }

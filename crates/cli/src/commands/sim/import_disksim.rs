@@ -1,7 +1,7 @@
 //! `hemi sim import-disksim`: makes a preset of a disk described for DiskSim.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -34,10 +34,7 @@ pub(super) struct ImportDisksimArgs {
 
 pub(super) fn run(arguments: &ImportDisksimArgs) -> Result<()> {
     let ImportDisksimArgs { file, name, out } = arguments;
-    let folder = file.parent().unwrap_or(Path::new(""));
-    let read = |name: &str| hemi_text::read(&folder.join(name)).map_err(|error| error.to_string());
-    let first = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-    let description = drive::load(&first, &read).map_err(|error| {
+    let description = drive::load_file(file).map_err(|error| {
         let way_out = "Give the .diskspecs or .parv file of a disk; the files that it names have \
                        to be beside it.";
         Failure::error(Kind::Usage, error.to_string(), way_out)
