@@ -35,5 +35,6 @@ pub mod scan;
 pub mod serve;
 pub mod settle;
 pub mod state;
+mod this_program;
 pub mod vhost;
 pub mod volume;

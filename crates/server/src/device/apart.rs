@@ -11,13 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::{DeviceError, failed, hold};
+use crate::this_program;
 
 /// The hidden command of `hemi` that is the child.
 pub const COMMAND: &str = "at-device";
 /// The child's option for each setting, KEY=VALUE, of the queue in sysfs that is its argument.
 pub const SET_OPTION: &str = "--set";
-/// This same program, even if its file was replaced or removed.
-const SELF: &str = "/proc/self/exe";
 
 /// The child's answers about a device that it is to hold. An error of the system follows [`FAILED`] as its
 /// number.
@@ -31,14 +30,18 @@ const FAILED: &str = "failed ";
 pub(super) fn set(device: &str, settings: &[(&str, &str)]) {
     let queue = PathBuf::from(format!("/sys/block/{device}/queue"));
     // The kernel stops the queue for a value that stays the same, too.
-    let changes = settings.iter().filter(|(key, value)| !is_set(&queue.join(key), value));
-    let mut command = Command::new(SELF);
-    command.arg(COMMAND).arg(&queue);
-    for (key, value) in changes {
-        command.arg(SET_OPTION).arg(format!("{key}={value}"));
-    }
-    if command.get_args().len() == 2 {
+    let changes: Vec<String> = settings
+        .iter()
+        .filter(|(key, value)| !is_set(&queue.join(key), value))
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    if changes.is_empty() {
         return;
+    }
+    let mut command = Command::new(this_program::PATH);
+    command.arg(COMMAND).arg(&queue);
+    for change in changes {
+        command.arg(SET_OPTION).arg(change);
     }
     let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
     let why = match ended {
@@ -73,7 +76,7 @@ impl Drop for Held {
 /// [`DeviceError::InUse`], or [`DeviceError::Failed`] if the device could not be opened or flushed.
 pub(super) fn hold_flushed(path: &str) -> Result<Option<Held>, DeviceError> {
     let cannot_hold = || failed("cannot hold", path);
-    let mut command = Command::new(SELF);
+    let mut command = Command::new(this_program::PATH);
     command.arg(COMMAND).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::null()).spawn().map_err(cannot_hold())?;
     let output = child.stdout.take();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::state::FORMAT;
+use crate::this_program;
 
 /// Longest time for the program to answer.
 pub const CHECK_TIME: Duration = Duration::from_secs(10);
@@ -62,7 +63,7 @@ pub(crate) enum CheckError {
 
 /// Returns the path of the running program, or of the file that has replaced it.
 pub(crate) fn own_binary() -> Result<PathBuf, CheckError> {
-    let link = std::fs::read_link("/proc/self/exe").map_err(CheckError::NoPath)?;
+    let link = std::fs::read_link(this_program::PATH).map_err(CheckError::NoPath)?;
     let replaced = link.to_str().and_then(|path| path.strip_suffix(DELETED));
     Ok(match replaced {
         Some(path) if !link.exists() => PathBuf::from(path),

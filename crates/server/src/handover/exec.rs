@@ -12,9 +12,7 @@ use rustix::io::FdFlags;
 use sd_notify::NotifyState;
 
 use super::{DESCRIPTOR, FALLBACK, FILE_NAME, HandedOver};
-
-/// The running program, even if its file was replaced or removed.
-const THIS_PROGRAM: &str = "/proc/self/exe";
+use crate::this_program;
 
 /// A closed volume and its clients, ready for the next program.
 #[derive(Debug)]
@@ -63,7 +61,7 @@ impl Successor {
         block_signals();
         let error = replace(&binary, &file, None);
         let reason = format!("{} could not be run: {error}", binary.display());
-        replace(Path::new(THIS_PROGRAM), &file, Some(&reason))
+        replace(Path::new(this_program::PATH), &file, Some(&reason))
     }
 
     /// Returns the next program.

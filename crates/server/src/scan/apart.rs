@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use super::{Other, OtherState, Scan};
+use crate::this_program;
 
 /// The hidden command of `hemi` that scans and prints the result.
 pub const COMMAND: &str = "look-for-legs";
@@ -16,8 +17,6 @@ pub const COMMAND: &str = "look-for-legs";
 pub const PLACE_OPTION: &str = "--in";
 /// The option for each device to leave out.
 pub const EXCEPT_OPTION: &str = "--except";
-/// This same program, even if its file was replaced or removed.
-const SELF: &str = "/proc/self/exe";
 
 /// The reason why nothing was scanned.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +51,7 @@ impl Scanner {
         self.hanging.retain_mut(|hanging| matches!(hanging.child.try_wait(), Ok(None)));
         let silent: Vec<Other> =
             self.hanging.iter().flat_map(|hanging| hanging.silent.clone()).collect();
-        let mut command = Command::new(SELF);
+        let mut command = Command::new(this_program::PATH);
         command.arg(COMMAND);
         for place in &self.places {
             command.arg(PLACE_OPTION).arg(place);
