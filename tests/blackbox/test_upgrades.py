@@ -471,6 +471,21 @@ def test_a_server_killed_in_an_upgrade_loses_nothing(
     journal.verify()
 
 
+def test_a_signal_between_two_programs_stops_the_volume(sandbox: Sandbox) -> None:
+    """The old program's tasks have ended already, and it has not become the new program yet."""
+    volume = Volume.on_files(sandbox, SIZE)
+    for after_ms in (0, 0.5, 1, 1.5, 2, 2.5, 3, 4, 6):
+        process = volume.process
+        sandbox.start(HEMI, "upgrade", "--control", volume.control, name="upgrade")
+        while "clients are at rest" not in process.output():
+            process.check_running()
+        time.sleep(after_ms / 1000)
+        volume.signal(signal.SIGTERM)
+        assert process.wait(30) in (0, -signal.SIGTERM), process.output()
+        volume._killed = True
+        volume.start()
+
+
 def test_metrics_and_control_stay_where_they_are(sandbox: Sandbox) -> None:
     port = free_port()
     volume = Volume.on_files(sandbox, SIZE, options=("--http", f"127.0.0.1:{port}"))

@@ -207,7 +207,7 @@ impl Listeners {
             changing: Arc::default(),
             history: Arc::default(),
             scrubs: Arc::new(Mutex::new(Scrubs::new(scrubs))),
-            life: Arc::default(),
+            life: Arc::new(Life { is_stopped: signals.is_stopped(), ..Life::default() }),
             drives: Arc::default(),
             access: Arc::new(access),
         };
@@ -296,8 +296,9 @@ fn is_bound_to(listener: &TcpListener, address: &HttpAddress) -> bool {
 struct Life {
     /// True once another program has taken over: sockets stay, and the service does not end.
     is_handed_over: AtomicBool,
-    /// True once a signal has asked for the volume to be stopped.
-    is_stopped: AtomicBool,
+    /// True once a signal has asked for the volume to be stopped. Its handler says so itself, since a
+    /// signal may come when no task waits for signals any more.
+    is_stopped: Arc<AtomicBool>,
 }
 
 /// Waits until the owner says stop or is gone.

@@ -1,7 +1,8 @@
 //! The process's surroundings: signals that stop it, and notifications to systemd.
 
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -30,16 +31,27 @@ pub(super) struct Signals {
     term: Signal,
     interrupt: Signal,
     hangup: Signal,
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl Signals {
     /// Catches the signals. Must be called within a tokio runtime.
     pub(super) fn catch() -> io::Result<Signals> {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+            signal_hook::flag::register(signal, Arc::clone(&is_stopped))?;
+        }
         Ok(Signals {
             term: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
+            is_stopped,
         })
+    }
+
+    /// Returns the flag that TERM and INT set as soon as they arrive.
+    pub(super) fn is_stopped(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_stopped)
     }
 
     /// Returns the name of the next signal that stops the volume. HUP does not: a terminal that closes must
@@ -65,7 +77,6 @@ pub(super) async fn attend(signals: Signals, shared: Shared) {
 async fn stop_on(mut signals: Signals, shared: Shared) {
     for count in 1u32.. {
         let name = signals.next_stop(&shared).await;
-        shared.life.is_stopped.store(true, Ordering::Release);
         let drain = match count {
             1 => shared.config().drain_on_stop,
             2 => Time(0),
