@@ -8,13 +8,16 @@ pub(crate) struct Legs<D> {
     drives: Vec<D>,
     /// [`Drive::next_event`] of each.
     next: Vec<Instant>,
+    /// The time that each has been advanced to.
+    at: Vec<Instant>,
     done: Vec<Completion>,
 }
 
 impl<D: Drive> Legs<D> {
     pub(crate) fn new(drives: Vec<D>) -> Legs<D> {
         let next = drives.iter().map(Drive::next_event).collect();
-        Legs { drives, next, done: Vec::with_capacity(64) }
+        let at = vec![Instant(0); drives.len()];
+        Legs { drives, next, at, done: Vec::with_capacity(64) }
     }
 
     /// Returns the size of the smallest drive in sectors.
@@ -27,9 +30,10 @@ impl<D: Drive> Legs<D> {
     }
 
     pub(crate) fn submit(&mut self, leg: usize, now: Instant, request: Request) {
-        if self.next[leg] > now {
+        if self.next[leg] > now && self.at[leg] < now {
             // No request ends, but the drive's clock has to advance.
             self.drives[leg].advance(now, &mut self.done);
+            self.at[leg] = now;
             debug_assert!(self.done.is_empty(), "nothing was due");
         }
         self.drives[leg].submit(now, request);
@@ -43,7 +47,7 @@ impl<D: Drive> Legs<D> {
                 continue;
             }
             drive.advance(now, &mut self.done);
-            self.next[leg] = drive.next_event();
+            (self.next[leg], self.at[leg]) = (drive.next_event(), now);
             for completion in self.done.drain(..) {
                 each(leg, completion);
             }

@@ -41,8 +41,15 @@ impl Bucket {
         if cost == 0 || missing <= 0 {
             return now;
         }
-        let wait = (missing as u128).div_ceil(u128::from(self.rate));
-        now + u64::try_from(wait).unwrap_or(u64::MAX)
+        // Hardly ever does it take a division of 128 bits, which is slow.
+        let wait = match u64::try_from(missing) {
+            Ok(missing) => missing.div_ceil(self.rate),
+            Err(_) => {
+                let wait = (missing as u128).div_ceil(u128::from(self.rate));
+                u64::try_from(wait).unwrap_or(u64::MAX)
+            }
+        };
+        now + wait
     }
 
     /// Takes `cost` tokens at `now`.

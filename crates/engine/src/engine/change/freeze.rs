@@ -8,7 +8,7 @@
 
 use crate::engine::Engine;
 use crate::engine::state::in_flight::Purpose;
-use crate::engine::state::leg::{Class, Health};
+use crate::engine::state::leg::{Class, Health, Pace};
 use crate::identifiers::LegIndex;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
@@ -40,6 +40,17 @@ impl Patience {
     }
 }
 
+/// Ages at which an I/O of one kind is looked at, nanoseconds.
+#[derive(Clone, Copy)]
+struct Ages {
+    /// See [`Engine::first_look`].
+    first: u64,
+    /// See [`Engine::hand_over_after`].
+    late: u64,
+    /// The wait limit.
+    limit: u64,
+}
+
 impl<B: Buffers> Engine<B> {
     /// Looks at every leg whose time has come.
     pub(in crate::engine) fn scan_legs(&mut self) {
@@ -65,9 +76,10 @@ impl<B: Buffers> Engine<B> {
         let mut frozen = None;
         let mut flush_ahead = false;
         let patience = self.patience(leg);
+        let mut all_ages = [None; Pace::KINDS];
         let mut following = self.ios.oldest(leg);
         while let Some(at) = following {
-            let io = self.ios[at];
+            let io = &self.ios[at];
             let class = match io.purpose {
                 Purpose::Write { .. } => Class::Write,
                 Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
@@ -77,27 +89,37 @@ impl<B: Buffers> Engine<B> {
                 }
                 _ => Class::Read,
             };
-            let sectors = io.extent.sectors();
-            let limit = self.legs[leg].pace.wait_limit(class, sectors);
-            let age = self.clock.now().since(io.submitted);
-            let first = self.first_look(leg, class, sectors);
-            let late = self.hand_over_after(leg, class, sectors);
+            let (sectors, submitted) = (io.extent.sectors(), io.submitted);
+            let age = self.clock.now().since(submitted);
+            let kind = Pace::kind(class, sectors);
+            let ages = all_ages[kind].unwrap_or_else(|| self.ages(leg, class, sectors));
+            all_ages[kind] = Some(ages);
+            let Ages { first, late, limit } = ages;
             let last = patience.last(limit);
             if age >= last && !self.has_lost_sight_of(at) {
-                frozen = frozen.or(Some((io.submitted, last)));
+                frozen = frozen.or(Some((submitted, last)));
             } else if age >= first {
                 let looks = [late, limit, last, self.settings.out_after];
                 let look = looks.into_iter().filter(|&look| age < look).min();
-                next = next.min(look.map_or(Instant::NEVER, |look| io.submitted + look));
+                next = next.min(look.map_or(Instant::NEVER, |look| submitted + look));
                 next = next.min(patience.review);
-                if age >= late {
-                    next = next.min(self.hand_over(at));
-                } else if class == Class::Read {
-                    self.consider_hedge(at, false);
+                if class == Class::Write {
+                    // It is handed over when its operation is looked at again.
+                    if age >= late {
+                        self.legs[leg].pace.note_lost_sight(self.clock.now());
+                    }
+                } else {
+                    if age >= late {
+                        next = next.min(self.hand_over(at));
+                    } else if class == Class::Read {
+                        self.consider_hedge(at, false);
+                    }
+                    // Either may have changed what is known of the legs.
+                    all_ages = [None; Pace::KINDS];
                 }
                 flush_ahead |= class == Class::Write || class == Class::Flush && age >= limit;
             } else {
-                next = next.min(io.submitted + first);
+                next = next.min(submitted + first);
             }
             following = self.ios.after(at);
         }
@@ -111,6 +133,14 @@ impl<B: Buffers> Engine<B> {
             self.prepare_successor(leg);
         }
         self.legs[leg].watch.look_at(next);
+    }
+
+    fn ages(&self, leg: usize, class: Class, sectors: u64) -> Ages {
+        Ages {
+            first: self.first_look(leg, class, sectors),
+            late: self.hand_over_after(leg, class, sectors),
+            limit: self.legs[leg].pace.wait_limit(class, sectors),
+        }
     }
 
     /// Returns the age at which an I/O is looked at first, nanoseconds: to hedge a read, to prepare

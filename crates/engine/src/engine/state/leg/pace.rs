@@ -205,6 +205,18 @@ pub(in crate::engine) struct Pace {
 }
 
 impl Pace {
+    /// Kinds of I/O with a history of their own: small and large reads and writes, and flushes.
+    pub(in crate::engine) const KINDS: usize = 5;
+
+    /// Returns the kind of an I/O, below [`Pace::KINDS`]. All of a kind share their limits.
+    pub(in crate::engine) fn kind(class: Class, sectors: u64) -> usize {
+        match class {
+            Class::Flush => 4,
+            Class::Read => usize::from(sectors > SMALL_SECTORS),
+            Class::Write => 2 + usize::from(sectors > SMALL_SECTORS),
+        }
+    }
+
     fn history(&self, class: Class, sectors: u64) -> &History {
         match class {
             Class::Flush => &self.flush_history,
