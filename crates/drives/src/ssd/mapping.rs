@@ -44,6 +44,16 @@ impl Mapping {
         old
     }
 
+    /// Moves the unit that is in slot `from` to slot `to`, which is free. Unlike [`Mapping::assign`] it
+    /// reads nothing of the unit's entry, which is rarely in a cache: collection would wait for it
+    /// with each unit.
+    pub fn relocate(&mut self, unit: u32, from: u32, to: u32) {
+        debug_assert_eq!(self.slot_of[unit as usize], from, "a unit is where the table says");
+        self.slot_of[unit as usize] = to;
+        self.unit_in[from as usize] = NONE;
+        self.unit_in[to as usize] = unit;
+    }
+
     /// Unmaps the unit. Returns its previous slot.
     pub fn clear(&mut self, unit: u32) -> u32 {
         let old = std::mem::replace(&mut self.slot_of[unit as usize], NONE);

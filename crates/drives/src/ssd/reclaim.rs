@@ -117,7 +117,7 @@ impl Translation {
             moved.pages_read += u32::from(from != page);
             page = from;
             let to = self.next_slot(lane, Stream::Collected);
-            self.mapping.assign(unit, to);
+            self.mapping.relocate(unit, slot, to);
             self.blocks[job.victim as usize].valid -= 1;
             moved.units += 1;
             moved.pages_filled += u32::from(self.advance_frontier(lane, Stream::Collected));

@@ -213,25 +213,25 @@ impl<B: Buffers> Engine<B> {
         if away.map(|leg| self.regions.authority_count(leg.index)).sum::<u32>() == 0 {
             return;
         }
-        let records = self.regions.records();
-        let mut record = self.returns.from;
-        let mut looked_at = 0;
-        for _ in 0..records {
-            if looked_at == self.settings.limits.returns_per_tick {
-                break;
-            }
-            let next = if record + 1 < records { record + 1 } else { 0 };
-            if self.regions.is_used(record) {
-                looked_at += 1;
+        let (from, records) = (self.returns.from, self.regions.records());
+        let most = self.settings.limits.returns_per_tick;
+        let (mut next, mut looked_at) = (from, 0);
+        for range in [from..records, 0..from] {
+            let mut at = range.start;
+            while looked_at < most
+                && let Some(record) = self.regions.record_from(at)
+                && range.contains(&record)
+            {
+                (at, looked_at) = (record + 1, looked_at + 1);
+                next = if at < records { at } else { 0 };
                 let flush = self.return_region(record, best);
                 if let Some((leg, stamp)) = flush.filter(|_| flushes) {
                     self.legs[leg.index()].stamps.want_flush(stamp);
                     self.returns.to = Some(leg);
                 }
             }
-            record = next;
         }
-        self.returns.next = record;
+        self.returns.next = if looked_at < most { from } else { next };
     }
 
     /// Returns a region's authority to the best leg, if it can go. Returns the flush it needs

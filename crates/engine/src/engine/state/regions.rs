@@ -580,6 +580,11 @@ impl Regions {
         self.active.is_used(record)
     }
 
+    /// Returns the first record in use that is not below this one.
+    pub(in crate::engine) fn record_from(&self, record: u32) -> Option<u32> {
+        self.active.first_from(record)
+    }
+
     /// Names a record so that it is not taken for another that gets its slot later.
     pub(in crate::engine) fn key(&self, record: u32) -> Key {
         self.active.key(record)

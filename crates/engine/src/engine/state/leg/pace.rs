@@ -61,6 +61,8 @@ pub(in crate::engine) enum Class {
 struct History {
     /// Fades; the wait limit comes from it.
     recent: LatencyHistogram,
+    /// The settings by which the limits have been made from it; `None` once either has changed.
+    made_by: Option<[u64; 3]>,
     /// All since open.
     total: LatencyHistogram,
     limit: u64,
@@ -102,6 +104,7 @@ impl History {
             return;
         }
         self.recent.record(sample);
+        self.made_by = None;
         if latency >= limit {
             self.raise(settings);
         }
@@ -117,10 +120,21 @@ impl History {
     fn raise(&mut self, settings: &Settings) {
         let before = self.limit;
         self.refresh(settings);
-        self.limit = self.limit.max(before);
+        self.raise_to(before);
     }
 
+    /// Sets the limit to at least this, until it is made from the latencies again.
+    fn raise_to(&mut self, limit: u64) {
+        self.limit = self.limit.max(limit);
+        self.made_by = None;
+    }
+
+    /// Makes the limits from the latencies, if these or the settings have changed.
     fn refresh(&mut self, settings: &Settings) {
+        let by = [settings.wait_floor, settings.wait_ceiling, settings.wait_multiple.into()];
+        if self.made_by.replace(by) == Some(by) {
+            return;
+        }
         if self.recent.count() < HISTORY_MIN {
             let guess = if self.recent.count() < HISTORY_SOME {
                 LIMIT_UNKNOWN
@@ -298,8 +312,7 @@ impl Pace {
         self.flush_history.refresh(settings);
         // A flush is a different animal: its cost is that of everything before it.
         let write = self.histories[1][0].limit;
-        self.flush_history.limit =
-            self.flush_history.limit.max(2 * write).min(settings.wait_ceiling);
+        self.flush_history.raise_to((2 * write).min(settings.wait_ceiling));
     }
 
     /// Returns whether it did small reads, and large ones, since the last background tick.

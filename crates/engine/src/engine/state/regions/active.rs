@@ -1,5 +1,6 @@
 //! The working state of the regions in use: a bounded number, in order of last use.
 
+use super::bitmap::Bitmap;
 use super::order::{Order, Wait, Walk};
 use crate::engine::state::slab::{Key, NONE, Slab};
 use crate::identifiers::LEGS_MAX;
@@ -111,6 +112,8 @@ impl Active {
 pub(super) struct InUse {
     slot_of: alloc::vec::Vec<u32>,
     records: Slab<Active>,
+    /// Slots of records in use.
+    used: Bitmap,
     order: Order,
 }
 
@@ -120,6 +123,7 @@ impl InUse {
         InUse {
             slot_of: alloc::vec![NONE; regions as usize],
             records: Slab::new(records_max),
+            used: Bitmap::new(records_max),
             order: Order::with_capacity(records_max as usize),
         }
     }
@@ -134,6 +138,7 @@ impl InUse {
     pub(super) fn add(&mut self, region: u32, now: Instant) -> Option<u32> {
         let key = self.records.insert(Active::new(region, now))?;
         self.slot_of[region as usize] = key.slot;
+        self.used.insert(key.slot);
         self.order.append(key.slot);
         Some(key.slot)
     }
@@ -143,6 +148,7 @@ impl InUse {
         let region = self.records[slot].region;
         self.order.remove(slot);
         self.slot_of[region as usize] = NONE;
+        self.used.remove(slot);
         self.records.remove(slot);
     }
 
@@ -196,6 +202,11 @@ impl InUse {
 
     pub(super) fn is_used(&self, slot: u32) -> bool {
         self.records.is_used(slot)
+    }
+
+    /// Returns the first record in use at or after a slot.
+    pub(super) fn first_from(&self, slot: u32) -> Option<u32> {
+        self.used.next(slot)
     }
 
     pub(super) fn key(&self, slot: u32) -> Key {
