@@ -407,7 +407,7 @@ def test_a_replay_tells_reads_and_writes_apart(tmp_path: Path) -> None:
             {
                 "step": 1,
                 "stage": "measure",
-                "label": "8 under way",
+                "label": "8 in flight",
                 "length_seconds": 2.0,
                 "lateness_p99_seconds": 1e-5,
             }
@@ -415,6 +415,6 @@ def test_a_replay_tells_reads_and_writes_apart(tmp_path: Path) -> None:
     )
     intervals = pl.DataFrame(rows, schema=kinds, orient="row")
     found = table_of(replays.parts(steps, intervals, Reader(reader.folder)), "Replayed")
-    reads = found["8 under way: reads"]
+    reads = found["8 in flight: reads"]
     assert reads == ["400", "200", "2 MB/s", "2 ms", "1 ms", "8 ms", "–", "10 µs"]
-    assert found["8 under way: writes"][2] == "1 MB/s"
+    assert found["8 in flight: writes"][2] == "1 MB/s"

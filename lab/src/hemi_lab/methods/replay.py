@@ -60,4 +60,4 @@ def _play(
             }
         )
         mark = "synthetic, " if made else ""
-        bench.measure(test.name, "measure", f"{mark}{depth} under way", load, test.time)
+        bench.measure(test.name, "measure", f"{mark}{depth} in flight", load, test.time)
