@@ -87,7 +87,7 @@ test: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 # What makes the next build incremental takes a tenth of a cold one. It is kept where there is some.
 test: export CARGO_INCREMENTAL := $(if $(wildcard $(TARGET_DIR)/debug/incremental/*),1,0)
 test: export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
-test: setup-test lint build test-beside ## everything CI runs: lint, unit, property and black-box tests, 20,000 known seeds (some 26 minutes cold)
+test: setup-test lint build test-beside ## everything CI runs: lint, unit, property and black-box tests, 20,000 known seeds (some 21 minutes cold)
 	@if [ -e "$(TARGET_DIR)/torture-daily.found" ]; then cat "$(TARGET_DIR)/torture-daily.found"; fi
 
 # The black-box tests and some unit tests mostly wait. The torture is built, and runs, in what they leave of the

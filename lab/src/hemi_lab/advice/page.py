@@ -8,7 +8,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from hemi_lab.advice.model import Advice, Deciding, Known, Leg, System
-from hemi_lab.report import colours
+from hemi_lab.report import axes, colours
 from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.units import shown_count, shown_size, shown_time
@@ -113,7 +113,7 @@ def pareto(advice: Advice) -> go.Figure:
     figure.update_xaxes(
         title=f"{advice.asked.currency} over {advice.asked.years:g} years", type="log"
     )
-    figure.update_yaxes(title="99.9th percentile, s", type="log", exponentformat="SI")
+    figure.update_yaxes(**axes.seconds("99.9th percentile"))
     return figure
 
 
@@ -170,7 +170,7 @@ def what_if(advice: Advice) -> go.Figure:
     ]
     for name, colour, values in rows:
         figure.add_bar(x=values, y=names, name=name, orientation="h", marker={"color": colour})
-    figure.update_xaxes(title="longest request, s", type="log", exponentformat="SI")
+    figure.update_xaxes(**axes.seconds("longest request"))
     figure.update_yaxes(autorange="reversed", type="category")
     return figure
 
