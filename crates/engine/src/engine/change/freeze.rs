@@ -135,6 +135,7 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].watch.look_at(next);
     }
 
+    /// Returns the ages at which an I/O of a leg is looked at. They are the same for all of its kind.
     fn ages(&self, leg: usize, class: Class, sectors: u64) -> Ages {
         Ages {
             first: self.first_look(leg, class, sectors),
