@@ -251,6 +251,31 @@ impl SortedIndex {
         };
         (before, after)
     }
+
+    /// Returns the slots by key, beginning with the last key at or before `key`, or with the first of all
+    /// if there is none.
+    pub(crate) fn from(&self, key: u64) -> impl Iterator<Item = u32> {
+        let mut at = self.root;
+        for _ in 0..self.height {
+            let node = self.node(at);
+            at = node.values[node.child_of(key)];
+        }
+        let mut place = self.node(at).keys().partition_point(|&other| other <= key);
+        if place > 0 {
+            place -= 1;
+        } else if self.node(at).before != NONE {
+            at = self.node(at).before;
+            place = self.node(at).len() - 1;
+        }
+        core::iter::from_fn(move || {
+            if place == self.node(at).len() && self.node(at).after != NONE {
+                (at, place) = (self.node(at).after, 0);
+            }
+            let slot = self.node(at).values[..self.node(at).len()].get(place).copied();
+            place += usize::from(slot.is_some());
+            slot
+        })
+    }
 }
 
 #[cfg(test)]
@@ -324,6 +349,10 @@ mod tests {
                     let after = model.range(key + 1..).next().map(|entry| *entry.1);
                     prop_assert_eq!(index.around(key), (before, after));
                 }
+                let start = random % keys;
+                let begin = model.range(..=start).next_back().map_or(0, |entry| *entry.0);
+                let all: std::vec::Vec<u32> = model.range(begin..).map(|entry| *entry.1).collect();
+                prop_assert_eq!(index.from(start).collect::<std::vec::Vec<u32>>(), all);
                 index.check_all();
             }
             prop_assert_eq!(index.nodes.capacity(), reserved);

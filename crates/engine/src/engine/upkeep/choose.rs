@@ -53,11 +53,9 @@ impl<B: Buffers> Engine<B> {
     fn next_in_order(&mut self, leg: usize) -> Option<u32> {
         let state = &self.legs[leg];
         let looked_at = state.debts.len().min(2 * self.settings.limits.sweep_skips);
-        let mut at = state.draining.cursor();
-        for _ in 0..looked_at {
-            let (slot, debt) =
-                state.debts.first_after(at).or_else(|| state.debts.first_after(0))?;
-            if can_go(state, &debt, self.clock.now()) {
+        let (now, mut at) = (self.clock.now(), state.draining.cursor());
+        for (slot, debt) in state.debts.from(at).chain(state.debts.from(0)).take(looked_at) {
+            if can_go(state, debt, now) {
                 return Some(slot);
             }
             at = debt.extent.end;

@@ -143,6 +143,12 @@ impl Debts {
         Some((slot, self.entries[slot]))
     }
 
+    /// Returns the debts in order of sectors, from the first that ends after `sector` on.
+    pub(crate) fn from(&self, sector: u64) -> impl Iterator<Item = (u32, &Debt)> {
+        let debts = self.index.from(sector).map(|slot| (slot, &self.entries[slot]));
+        debts.skip_while(move |(_, debt)| debt.extent.end <= sector)
+    }
+
     /// The debt in an arena slot the caller has just been given.
     pub(crate) fn by_slot(&self, slot: u32) -> Option<(u32, Debt)> {
         self.entries.is_used(slot).then(|| (slot, self.entries[slot]))
