@@ -93,18 +93,9 @@ impl<B: Buffers> Engine<B> {
 
     /// The first debt between two sectors that can go now.
     fn payable_from(&self, leg: usize, from: u64, to: u64) -> Option<u32> {
-        let state = &self.legs[leg];
-        let mut at = from;
-        for _ in 0..self.settings.limits.sweep_skips {
-            let (slot, debt) = state.debts.first_after(at)?;
-            if debt.extent.start >= to {
-                return None;
-            }
-            if can_go(state, &debt, self.clock.now()) {
-                return Some(slot);
-            }
-            at = debt.extent.end;
-        }
-        None
+        let (state, now) = (&self.legs[leg], self.clock.now());
+        let near = state.debts.from(from).take(self.settings.limits.sweep_skips);
+        let mut there = near.take_while(|(_, debt)| debt.extent.start < to);
+        there.find(|(_, debt)| can_go(state, debt, now)).map(|(slot, _)| slot)
     }
 }

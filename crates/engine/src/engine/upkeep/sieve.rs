@@ -138,17 +138,17 @@ impl<B: Buffers> Engine<B> {
         let limit = u64::from(self.settings.drain_bytes) / SECTOR_BYTES;
         let region_end = self.regions.extent(self.regions.of_sector(first.extent.start)).end;
         let mut lot = Lot::of(first);
-        while let Some((_, next)) = state.debts.first_after(lot.extent.end) {
+        for (_, next) in state.debts.from(first.extent.end) {
             let joins = next.extent.end <= region_end
                 && next.extent.start - lot.extent.end <= gap_max
                 && next.extent.end - lot.extent.start <= limit
                 && next.not_before <= self.clock.now()
-                && joins_in(&next)
+                && joins_in(next)
                 && !state.load.is_held(Extent { start: lot.extent.end, end: next.extent.end });
             if !joins {
                 break;
             }
-            lot = lot.with(&next);
+            lot = lot.with(next);
         }
         (lot.gaps() > 0 && self.gaps_fit(&lot)).then_some(lot)
     }

@@ -134,13 +134,7 @@ impl Debts {
 
     /// The first debt that ends after `sector`.
     pub(crate) fn first_after(&self, sector: u64) -> Option<(u32, Debt)> {
-        if self.entries.len() == 0 {
-            return None;
-        }
-        let (before, after) = self.index.around(sector);
-        let reaching = before.filter(|&slot| self.entries[slot].extent.end > sector);
-        let slot = reaching.or(after)?;
-        Some((slot, self.entries[slot]))
+        self.from(sector).next().map(|(slot, debt)| (slot, *debt))
     }
 
     /// Returns the debts in order of sectors, from the first that ends after `sector` on.

@@ -207,8 +207,8 @@ impl History {
 /// The pace of one leg.
 #[derive(Default)]
 pub(in crate::engine) struct Pace {
-    histories: [[History; 2]; 2],
-    flush_history: History,
+    /// A history of each kind, by [`Pace::kind`].
+    histories: [History; Pace::KINDS],
     /// Time since which its usual write has taken much longer than the fastest leg's.
     slow_since: Option<Instant>,
     /// The times at which the newest read that it has answered was sent and answered, and those of
@@ -232,11 +232,7 @@ impl Pace {
     }
 
     fn history(&self, class: Class, sectors: u64) -> &History {
-        match class {
-            Class::Flush => &self.flush_history,
-            Class::Read => &self.histories[0][usize::from(sectors > SMALL_SECTORS)],
-            Class::Write => &self.histories[1][usize::from(sectors > SMALL_SECTORS)],
-        }
+        &self.histories[Pace::kind(class, sectors)]
     }
 
     /// Takes in how long an I/O took, if it took too long as far as `late` says.
@@ -248,12 +244,7 @@ impl Pace {
         late: Late,
         settings: &Settings,
     ) {
-        let large = usize::from(sectors > SMALL_SECTORS);
-        let history = match class {
-            Class::Flush => &mut self.flush_history,
-            Class::Read => &mut self.histories[0][large],
-            Class::Write => &mut self.histories[1][large],
-        };
+        let history = &mut self.histories[Pace::kind(class, sectors)];
         history.record(latency, late, settings);
         // Limits are refreshed by the background tick; a new leg's as soon as they can be.
         if matches!(history.recent.count(), HISTORY_SOME | HISTORY_MIN) {
@@ -299,30 +290,32 @@ impl Pace {
     /// Counts a read that takes this long already, and may take much longer: until it ends the average
     /// would not know of it, and more would be read here.
     pub(in crate::engine) fn note_lost_read(&mut self, sectors: u64, age: u64) {
-        let history = &mut self.histories[0][usize::from(sectors > SMALL_SECTORS)];
+        let history = &mut self.histories[Pace::kind(Class::Read, sectors)];
         let sample = age.min(history.limit);
         history.average = history.average - history.average / 16 + sample / 16;
     }
 
     pub(in crate::engine) fn refresh_limits(&mut self, settings: &Settings) {
-        for history in self.histories.iter_mut().flatten() {
+        let [data @ .., flush] = &mut self.histories;
+        for history in data.iter_mut() {
             history.refresh(settings);
             history.judge_usual();
         }
-        self.flush_history.refresh(settings);
+        flush.refresh(settings);
         // A flush is a different animal: its cost is that of everything before it.
-        let write = self.histories[1][0].limit;
-        self.flush_history.raise_to((2 * write).min(settings.wait_ceiling));
+        let write = data[Pace::kind(Class::Write, 0)].limit;
+        flush.raise_to((2 * write).min(settings.wait_ceiling));
     }
 
     /// Returns whether it did small reads, and large ones, since the last background tick.
     pub(in crate::engine) fn reads_in_use(&mut self) -> [bool; 2] {
-        self.histories[0].each_mut().map(History::is_in_use)
+        let [small, large, ..] = &mut self.histories;
+        [small.is_in_use(), large.is_in_use()]
     }
 
     /// Fades the average of reads at a background tick at which they went to others alone.
     pub(in crate::engine) fn fade_reads(&mut self, large: usize) {
-        self.histories[0][large].fade();
+        self.histories[large].fade();
     }
 
     /// Returns how long an I/O of this kind may take before the leg counts as frozen.
@@ -347,12 +340,12 @@ impl Pace {
 
     /// Returns the shortest flush or metadata write since open, nanoseconds; zero before the first.
     pub(super) fn fastest_flush(&self) -> u64 {
-        self.flush_history.fastest()
+        self.history(Class::Flush, 0).fastest()
     }
 
     /// The usual latency of a small write, nanoseconds; zero when unknown.
     pub(in crate::engine) fn usual_write(&self) -> u64 {
-        let [small, large] = &self.histories[1];
+        let [.., small, large, _] = &self.histories;
         let of_large = large.median() / 4;
         match (small.is_current(), large.is_current()) {
             // What it did when it last got any of the others says nothing of now.
@@ -382,14 +375,10 @@ impl Pace {
     }
 
     pub(in crate::engine) fn totals(&self, class: Class) -> LatencyHistogram {
-        match class {
-            Class::Flush => self.flush_history.total.clone(),
-            Class::Read | Class::Write => {
-                let pair = &self.histories[usize::from(class == Class::Write)];
-                let mut sum = pair[0].total.clone();
-                sum.merge(&pair[1].total);
-                sum
-            }
+        let mut sum = self.history(class, 0).total.clone();
+        if class != Class::Flush {
+            sum.merge(&self.history(class, u64::MAX).total);
         }
+        sum
     }
 }
