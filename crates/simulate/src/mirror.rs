@@ -265,14 +265,17 @@ impl<D: Drive> Mirror<D> {
         while let Some((leg, event)) = self.health.next_event(&self.legs) {
             self.engine.leg_event(now, leg, event);
             self.take_actions();
+            self.deadline = self.engine.deadline();
         }
-        let mut ended = std::mem::take(&mut self.ended);
-        for (id, result) in ended.drain(..) {
-            self.engine.complete(now, id, result.map_err(leg_error));
-            self.take_actions();
+        if !self.ended.is_empty() {
+            let mut ended = std::mem::take(&mut self.ended);
+            for (id, result) in ended.drain(..) {
+                self.engine.complete(now, id, result.map_err(leg_error));
+                self.take_actions();
+            }
+            self.ended = ended;
+            self.deadline = self.engine.deadline();
         }
-        self.ended = ended;
-        self.deadline = self.engine.deadline();
         if self.deadline <= now {
             self.engine.tick(now);
             self.take_actions();

@@ -106,9 +106,13 @@ impl Run {
         mut progress: impl FnMut(Instant) -> bool,
     ) {
         loop {
-            let next = drive.next_event().min(workload.next_event());
             let over = workload.is_over() && self.under_way == 0;
-            let now = if over { self.now } else { next.max(self.now).min(end) };
+            let now = if over {
+                self.now
+            } else {
+                let stop = workload.next_event().min(self.figures.interval_end()).min(end);
+                self.next_completion(stop, drive).max(self.now)
+            };
             while self.figures.interval_end() <= now {
                 let boundary = self.figures.interval_end();
                 if boundary > self.now {
@@ -125,6 +129,19 @@ impl Run {
             }
             self.advance(now, drive, workload);
         }
+    }
+
+    /// Lets the drive go on by itself until a request ends or `stop` comes. Returns that time.
+    fn next_completion<D: Drive>(&mut self, stop: Instant, drive: &mut D) -> Instant {
+        let mut now = self.now;
+        while self.done.is_empty() {
+            now = drive.next_event().max(now);
+            if now >= stop {
+                return stop;
+            }
+            drive.advance(now, &mut self.done);
+        }
+        now
     }
 
     /// Processes everything due at `now`: first completions, then issues.

@@ -39,12 +39,19 @@ impl Pauses {
         self.length = length.min(hiccups.longest.0);
     }
 
+    /// Returns the end of the next pause.
+    fn next_end(&self) -> u64 {
+        self.next.saturating_add(self.paused).saturating_add(self.length)
+    }
+
+    /// Returns true if the volume's clock is known up to `at`: no further pause has ended by then.
+    pub(super) fn reach(&self, at: Instant) -> bool {
+        at.0 < self.next_end()
+    }
+
     /// Counts the pauses that have ended by `now`.
     pub(super) fn pass(&mut self, now: Instant) {
-        while now.0 >= self.next.saturating_add(self.paused).saturating_add(self.length) {
-            if self.next == u64::MAX {
-                return;
-            }
+        while !self.reach(now) && self.next != u64::MAX {
             self.paused += self.length;
             self.draw();
         }
@@ -62,7 +69,7 @@ impl Pauses {
         if volume_time <= self.next {
             Instant(volume_time.saturating_add(self.paused))
         } else {
-            Instant(self.next.saturating_add(self.paused).saturating_add(self.length))
+            Instant(self.next_end())
         }
     }
 }
