@@ -49,6 +49,24 @@ struct Ages {
     late: u64,
     /// The wait limit.
     limit: u64,
+    /// See [`Patience::last`].
+    last: u64,
+    /// The leg is marked out at this age.
+    out: u64,
+}
+
+impl Ages {
+    /// Returns the age at which an I/O of this age is looked at next.
+    fn after(&self, age: u64) -> Option<u64> {
+        let looks = [self.late, self.limit, self.last, self.out];
+        looks.into_iter().filter(|&look| age < look).min()
+    }
+
+    /// Returns the age at which an I/O of this age has been looked at last.
+    fn before(&self, age: u64) -> u64 {
+        let looks = [self.first, self.late, self.limit, self.last, self.out];
+        looks.into_iter().filter(|&look| look <= age).max().unwrap_or(u64::MAX)
+    }
 }
 
 impl<B: Buffers> Engine<B> {
@@ -72,59 +90,64 @@ impl<B: Buffers> Engine<B> {
 
     /// Looks at the I/O a leg has in flight, oldest first: hedges, prepares, concludes.
     fn scan_leg(&mut self, leg: usize) {
+        let now = self.clock.now();
         let mut next = Instant::NEVER;
         let mut frozen = None;
         let mut flush_ahead = false;
         let patience = self.patience(leg);
         let mut all_ages = [None; Pace::KINDS];
+        // Of each kind, the age from which on younger ones bring nothing new.
+        let mut passed = [u64::MAX; Pace::KINDS];
         let mut following = self.ios.oldest(leg);
         while let Some(at) = following {
             let io = &self.ios[at];
-            let class = match io.purpose {
-                Purpose::Write { .. } => Class::Write,
-                Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
-                Purpose::Abandoned => {
-                    following = self.ios.after(at);
-                    continue;
+            following = io.newer();
+            let Some(kind) = io.kind() else { continue };
+            let submitted = io.submitted;
+            let age = now.since(submitted);
+            if age >= passed[kind] {
+                continue;
+            }
+            let class = io.purpose.class();
+            let ages = match all_ages[kind] {
+                Some(ages) => ages,
+                None => {
+                    let ages = self.ages(leg, class, io.extent.sectors(), &patience);
+                    *all_ages[kind].insert(ages)
                 }
-                _ => Class::Read,
             };
-            let (sectors, submitted) = (io.extent.sectors(), io.submitted);
-            let age = self.clock.now().since(submitted);
-            let kind = Pace::kind(class, sectors);
-            let ages = all_ages[kind].unwrap_or_else(|| self.ages(leg, class, sectors));
-            all_ages[kind] = Some(ages);
-            let Ages { first, late, limit } = ages;
-            let last = patience.last(limit);
-            if age >= last && !self.has_lost_sight_of(at) {
-                frozen = frozen.or(Some((submitted, last)));
-            } else if age >= first {
-                let looks = [late, limit, last, self.settings.out_after];
-                let look = looks.into_iter().filter(|&look| age < look).min();
-                next = next.min(look.map_or(Instant::NEVER, |look| submitted + look));
+            if age >= ages.last && !self.has_lost_sight_of(at) {
+                frozen = frozen.or(Some((submitted, ages.last)));
+            } else if age < ages.first {
+                next = next.min(submitted + ages.first);
+                passed[kind] = 0;
+            } else {
+                next = next.min(ages.after(age).map_or(Instant::NEVER, |look| submitted + look));
                 next = next.min(patience.review);
+                flush_ahead |= class == Class::Write || class == Class::Flush && age >= ages.limit;
                 if class == Class::Write {
                     // It is handed over when its operation is looked at again.
-                    if age >= late {
-                        self.legs[leg].pace.note_lost_sight(self.clock.now());
+                    if age >= ages.late {
+                        self.legs[leg].pace.note_lost_sight(now);
                     }
-                } else {
-                    if age >= late {
-                        next = next.min(self.hand_over(at));
-                    } else if class == Class::Read {
-                        self.consider_hedge(at, false);
+                    if age < ages.last {
+                        passed[kind] = ages.before(age);
                     }
-                    // Either may have changed what is known of the legs.
-                    all_ages = [None; Pace::KINDS];
+                    continue;
                 }
-                flush_ahead |= class == Class::Write || class == Class::Flush && age >= limit;
-            } else {
-                next = next.min(submitted + first);
+                if age >= ages.late {
+                    next = next.min(self.hand_over(at));
+                } else if class == Class::Read {
+                    self.consider_hedge(at, false);
+                }
+                // Either may have sent something, or changed what is known of the legs.
+                following = self.ios.after(at);
+                all_ages = [None; Pace::KINDS];
+                passed = [u64::MAX; Pace::KINDS];
             }
-            following = self.ios.after(at);
         }
         if let (Some((since, limit)), Health::Answering) = (frozen, self.legs[leg].watch.health()) {
-            next = next.min(self.clock.now() + limit);
+            next = next.min(now + limit);
             if self.another_answers(leg) {
                 self.freeze(leg, since, limit);
             }
@@ -136,11 +159,14 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Returns the ages at which an I/O of a leg is looked at. They are the same for all of its kind.
-    fn ages(&self, leg: usize, class: Class, sectors: u64) -> Ages {
+    fn ages(&self, leg: usize, class: Class, sectors: u64, patience: &Patience) -> Ages {
+        let limit = self.legs[leg].pace.wait_limit(class, sectors);
         Ages {
             first: self.first_look(leg, class, sectors),
             late: self.hand_over_after(leg, class, sectors),
-            limit: self.legs[leg].pace.wait_limit(class, sectors),
+            limit,
+            last: patience.last(limit),
+            out: self.settings.out_after,
         }
     }
 
@@ -233,12 +259,7 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn consider_thaw(&mut self, leg: usize) {
         let Health::Frozen { since } = self.legs[leg].watch.health() else { return };
         for (at, io) in self.ios.on(leg) {
-            let class = match io.purpose {
-                Purpose::Write { .. } => Class::Write,
-                Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
-                _ => Class::Read,
-            };
-            let limit = self.legs[leg].pace.wait_limit(class, io.extent.sectors());
+            let limit = self.legs[leg].pace.wait_limit(io.purpose.class(), io.extent.sectors());
             if self.clock.now().since(io.submitted) >= limit && !self.has_lost_sight_of(at) {
                 return;
             }

@@ -46,7 +46,7 @@ impl<B: Buffers> Engine<B> {
         io.submitted = self.clock.now();
         let is_data = !matches!(io.purpose, Purpose::Metadata(_));
         let leg = usize::from(io.leg);
-        let class = class_of(operation);
+        let class = io.purpose.class();
         let key = self.ios.start(io);
         let wait = self.first_look(leg, class, io.extent.sectors());
         let state = &mut self.legs[leg];
@@ -84,18 +84,7 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn io_done(&mut self, slot: u32, result: Result<(), LegError>) {
         let io = self.ios[slot];
         let leg = usize::from(io.leg);
-        let class = match io.purpose {
-            Purpose::Read { .. }
-            | Purpose::Hedge { .. }
-            | Purpose::DrainRead { .. }
-            | Purpose::Sieve { .. }
-            | Purpose::Compare { .. }
-            | Purpose::Scrub
-            | Purpose::LateRead { .. }
-            | Purpose::Abandoned => Class::Read,
-            Purpose::Write { .. } => Class::Write,
-            Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
-        };
+        let class = io.purpose.class();
         self.ios.end(slot);
         let state = &mut self.legs[leg];
         match class {
@@ -148,13 +137,5 @@ impl<B: Buffers> Engine<B> {
         state.count_error();
         let notice = Notice::LegError { leg: state.index, error, sector };
         self.outbox.notice(notice);
-    }
-}
-
-fn class_of(operation: LegOperation) -> Class {
-    match operation {
-        LegOperation::Read => Class::Read,
-        LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => Class::Write,
-        LegOperation::Flush | LegOperation::WriteMetadata => Class::Flush,
     }
 }

@@ -5,6 +5,7 @@
 use core::ops::Index;
 
 use super::debt::{Since, Source};
+use super::leg::{Class, Pace};
 use super::regions::metadata::BlockWrite;
 use super::slab::{Key, NONE, Slab};
 use crate::identifiers::{BufferAt, LEGS_MAX};
@@ -65,6 +66,24 @@ pub(in crate::engine) enum Purpose {
     Scrub,
 }
 
+impl Purpose {
+    /// Returns the kind of I/O by whose latencies it is judged.
+    pub(in crate::engine) fn class(&self) -> Class {
+        match self {
+            Purpose::Write { .. } => Class::Write,
+            Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
+            Purpose::Read { .. }
+            | Purpose::Hedge { .. }
+            | Purpose::DrainRead { .. }
+            | Purpose::Compare { .. }
+            | Purpose::Sieve { .. }
+            | Purpose::LateRead { .. }
+            | Purpose::Abandoned
+            | Purpose::Scrub => Class::Read,
+        }
+    }
+}
+
 /// A leg I/O in flight.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Io {
@@ -74,6 +93,8 @@ pub(in crate::engine) struct Io {
     pub(in crate::engine) extent: Extent,
     pub(in crate::engine) source: Source,
     pub(in crate::engine) submitted: Instant,
+    /// See [`Io::kind`]. Kept, since a leg's I/O is looked at often.
+    kind: u8,
     older: u32,
     newer: u32,
 }
@@ -81,7 +102,18 @@ pub(in crate::engine) struct Io {
 impl Io {
     pub(in crate::engine) fn new(leg: u8, purpose: Purpose, extent: Extent, source: Source) -> Io {
         let submitted = Instant(0);
-        Io { leg, purpose, extent, source, submitted, older: NONE, newer: NONE }
+        let kind = kind_of(&purpose, extent);
+        Io { leg, purpose, extent, source, submitted, kind, older: NONE, newer: NONE }
+    }
+
+    /// Returns the next younger one of the same leg.
+    pub(in crate::engine) fn newer(&self) -> Option<u32> {
+        Some(self.newer).filter(|&slot| slot != NONE)
+    }
+
+    /// Returns its kind, see [`Pace::kind`]; `None` once it is given up.
+    pub(in crate::engine) fn kind(&self) -> Option<usize> {
+        Some(usize::from(self.kind)).filter(|&kind| kind < Pace::KINDS)
     }
 
     /// Sectors of a buffer it holds.
@@ -95,6 +127,10 @@ impl Io {
             _ => None,
         }
     }
+}
+
+fn kind_of(purpose: &Purpose, extent: Extent) -> u8 {
+    Pace::kind(purpose.class(), extent.sectors()) as u8
 }
 
 /// The ends of a leg's list.
@@ -162,7 +198,7 @@ impl InFlight {
 
     /// Returns the next younger one of the same leg.
     pub(in crate::engine) fn after(&self, slot: u32) -> Option<u32> {
-        Some(self.ios[slot].newer).filter(|&slot| slot != NONE)
+        self.ios[slot].newer()
     }
 
     /// Takes in an I/O that goes to its leg now. The caller has seen to room.
@@ -207,12 +243,15 @@ impl InFlight {
 
     /// Gives up a read: only its buffer matters from now on.
     pub(in crate::engine) fn abandon(&mut self, slot: u32) {
-        self.ios[slot].purpose = Purpose::Abandoned;
+        let io = &mut self.ios[slot];
+        (io.purpose, io.kind) = (Purpose::Abandoned, Pace::KINDS as u8);
     }
 
     /// Lets a read that was given up pay a debt after all, if that is still owed when it ends.
     pub(in crate::engine) fn let_pay(&mut self, slot: u32, target: u8, debt: Key) {
-        self.ios[slot].purpose = Purpose::LateRead { target, debt };
+        let io = &mut self.ios[slot];
+        io.purpose = Purpose::LateRead { target, debt };
+        io.kind = kind_of(&io.purpose, io.extent);
     }
 
     /// Keeps reads that were given up from paying debts of a leg.
