@@ -4,8 +4,9 @@ use hemi_random::Rng;
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, Operation, Rate, SECOND, Size, Time};
 use proptest::prelude::*;
 
-use super::{ByteLimit, Hiccups, Latency, Network, Parameters, RequestLimit, Tail};
-use crate::drive::Drive;
+use super::limits::Limits;
+use super::{ByteLimit, Hiccups, Latency, Network, Parameters, Pauses, RequestLimit, Tail};
+use crate::drive::{Drive, Request};
 use crate::testing::{Life, closed_loop, makespan, open_loop};
 
 /// Returns a volume with constant latency, so that the effect of the limits shows exactly.
@@ -158,8 +159,82 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
+/// Returns the time at which each request ends on a volume that lets them pass one by one, each when
+/// its time has come.
+fn one_by_one(
+    parameters: &Parameters,
+    seed: u64,
+    load: &[(Instant, Operation, Extent)],
+) -> Vec<Instant> {
+    let mut rng = Rng::new(seed, 0);
+    let mut limits = Limits::new(parameters);
+    let mut pauses = Pauses::new(parameters.hiccups, Rng::new(seed, 1));
+    let (mut now, mut arrived, mut passed) = (Instant(0), 0, 0);
+    // Ends on the volume's clock.
+    let mut in_flight: Vec<(u64, usize)> = Vec::new();
+    let mut ends = vec![Instant::NEVER; load.len()];
+    let request = |at: usize| Request { tag: 0, operation: load[at].1, extent: load[at].2 };
+    loop {
+        let arrival = load.get(arrived).map_or(Instant::NEVER, |next| next.0);
+        let may_pass = passed < arrived && in_flight.len() < parameters.queue_depth as usize;
+        let gate = if may_pass { limits.ready(now, &request(passed)) } else { Instant::NEVER };
+        let first = in_flight.iter().min().copied();
+        let end = first.map_or(Instant::NEVER, |first| pauses.real_time(first.0));
+        now = end.min(gate).min(arrival);
+        if now == Instant::NEVER {
+            return ends;
+        }
+        pauses.pass(now);
+        if let Some(first) = first
+            && first.0 <= pauses.volume_time(now)
+        {
+            ends[first.1] = now;
+            in_flight.retain(|other| *other != first);
+        } else if gate == now {
+            let next = request(passed);
+            limits.take(now, &next);
+            let (latency, bytes) = match next.operation {
+                Operation::Read => (&parameters.read, next.extent.bytes()),
+                Operation::Write { .. } => (&parameters.write, next.extent.bytes()),
+                Operation::Trim => (&parameters.write, 0),
+                Operation::Flush => (&parameters.flush, 0),
+            };
+            let lasts = latency.draw(&mut rng) + parameters.transfer.time_of(bytes);
+            in_flight.push((pauses.volume_time(now) + lasts, passed));
+            passed += 1;
+        } else if arrival == now {
+            arrived += 1;
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// That the volume lets requests pass ahead of time shows nowhere.
+    #[test]
+    fn requests_end_as_if_they_passed_one_by_one(
+        seed: u64,
+        depth in 1_u32..40,
+        load in prop::collection::vec(
+            (0_u64..4_000_000, operation(), 0_u64..1_000_000, 1_u64..3000),
+            1..300,
+        ),
+    ) {
+        let mut now = 0;
+        let load: Vec<_> = load
+            .into_iter()
+            .map(|(pause, operation, start, sectors)| {
+                // Many arrive together.
+                now += pause.saturating_sub(3_000_000);
+                (Instant(now), operation, Extent::new(start, sectors))
+            })
+            .collect();
+        let parameters = Parameters { queue_depth: depth, ..everything() };
+        let mut drive = Network::new(parameters.clone(), seed).unwrap();
+        let ends: Vec<_> = open_loop(&mut drive, &load).iter().map(|life| life.done).collect();
+        prop_assert_eq!(ends, one_by_one(&parameters, seed, &load));
+    }
 
     #[test]
     fn every_request_ends_once_and_the_same_seed_ends_it_at_the_same_time(
