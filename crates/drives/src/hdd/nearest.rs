@@ -68,31 +68,48 @@ impl<'a> Search<'a> {
         mut weigh: impl FnMut(usize) -> Option<u64>,
     ) {
         let middle = spots.partition_point(|spot| spot.cylinder() < self.arm.cylinder);
-        let (mut up, mut down) = (middle, middle);
-        // Returns false if the spot and all behind it are out of reach.
-        let mut examine = |index: usize| {
-            let Some(spot) = spots.get(index) else { return false };
-            if spot.cylinder().abs_diff(self.arm.cylinder) >= self.reach {
-                return false;
+        let (below, above) = spots.split_at(middle);
+        let (mut below, mut above) = (below.iter(), above.iter());
+        let (mut index_below, mut index_above) = (middle, middle);
+        let arm = self.arm.cylinder;
+        let mut goes_up = true;
+        let mut goes_down = true;
+        while goes_up || goes_down {
+            if goes_up {
+                goes_up = match above.next() {
+                    Some(spot) if spot.cylinder() - arm < self.reach => {
+                        self.examine(spot, index_above, &mut weigh);
+                        index_above += 1;
+                        true
+                    }
+                    _ => false,
+                };
             }
-            if spot.angle().wrapping_sub(self.from) <= self.window
-                && let Some(most) = weigh(index)
-            {
-                self.narrow(most);
+            if goes_down {
+                goes_down = match below.next_back() {
+                    Some(spot) if arm - spot.cylinder() < self.reach => {
+                        index_below -= 1;
+                        self.examine(spot, index_below, &mut weigh);
+                        true
+                    }
+                    _ => false,
+                };
             }
-            true
-        };
-        let (mut go_up, mut go_down) = (true, true);
-        while go_up || go_down {
-            if go_up {
-                go_up = examine(up);
-                up += 1;
-            }
-            if go_down {
-                // Below the first spot, this is no index.
-                down = down.wrapping_sub(1);
-                go_down = examine(down);
-            }
+        }
+    }
+
+    /// Weighs a spot within reach unless its angle passes too late.
+    #[inline]
+    fn examine<S: Spot>(
+        &mut self,
+        spot: &S,
+        index: usize,
+        weigh: &mut impl FnMut(usize) -> Option<u64>,
+    ) {
+        if spot.angle().wrapping_sub(self.from) <= self.window
+            && let Some(most) = weigh(index)
+        {
+            self.narrow(most);
         }
     }
 }
