@@ -105,6 +105,36 @@ fn keep_least<T: Copy + Ord>(least: &mut [T; 2], value: T) {
     }
 }
 
+/// Acknowledged bytes that legs lack.
+#[derive(Clone, Copy)]
+struct Lacks {
+    /// Number of legs.
+    legs: u64,
+    /// Sum of what they lack.
+    sum: u64,
+    /// The two that lack least, with their slots.
+    least: [(u64, usize); 2],
+}
+
+impl Lacks {
+    /// Returns the exposure if `bytes` more were acknowledged. What one leg alone has of them raises
+    /// either of the two smallest debts by its size, and the sum of all by so much for each of the
+    /// other legs.
+    fn exposure(&self, bytes: u64) -> u64 {
+        if self.legs < 2 {
+            // What is in flight counts once a second leg is being taken in.
+            return bytes;
+        }
+        let [(least, _), (second, _)] = self.least;
+        (least + second + 2 * bytes).min(self.sum / (self.legs - 1) + bytes)
+    }
+
+    /// Returns the leg that is second by how little it lacks: with two legs the one that owes most.
+    fn second(&self) -> Option<usize> {
+        Some(self.least[1].1).filter(|_| self.legs >= 2)
+    }
+}
+
 impl<B: Buffers> Engine<B> {
     /// Acknowledged bytes a leg lacks, regions owed as a whole left out.
     pub(in crate::engine) fn lacked_bytes(&self, leg: usize) -> u64 {
@@ -120,45 +150,37 @@ impl<B: Buffers> Engine<B> {
     /// The two smallest debts bound it, and so does the sum of all by the number of the other
     /// legs, since each of them lacks such a byte.
     pub(in crate::engine) fn exposure(&self) -> u64 {
-        self.exposure_among(0, None)
+        self.lacks(None).exposure(0)
     }
 
     /// Returns the most that [`Engine::exposure`] can become when `bytes` more are acknowledged,
     /// before a leg that is being taken in has been, and after.
-    fn exposure_if(&self, bytes: u64) -> u64 {
-        let now = self.exposure_among(bytes, None);
+    fn exposure_if(&self, lacks: &Lacks, bytes: u64) -> u64 {
+        let now = lacks.exposure(bytes);
         // One that is silent meanwhile holds nobody back: it is taken in later, or not at all.
         let coming = self.changes.coming_in().filter(|leg| self.legs[leg.index()].answers());
-        coming.map_or(now, |leg| now.max(self.exposure_among(bytes, Some(leg))))
+        coming.map_or(now, |leg| now.max(self.lacks(Some(leg)).exposure(bytes)))
     }
 
     /// Returns true if a leg can be taken in without passing the bound with what has been let in.
     pub(in crate::engine) fn exposure_fits_with(&self, leg: LegIndex) -> bool {
         let bytes = self.unacknowledged_bytes();
-        !self.throttles() || self.exposure_among(bytes, Some(leg)) <= self.settings.exposure_bytes
+        !self.throttles() || self.lacks(Some(leg)).exposure(bytes) <= self.settings.exposure_bytes
     }
 
-    /// Returns the exposure among the legs that are in, and one more, if `bytes` more were
-    /// acknowledged. What one leg alone has of them raises either of the two smallest debts by
-    /// its size, and the sum of all by so much for each of the other legs.
-    fn exposure_among(&self, bytes: u64, more: Option<LegIndex>) -> u64 {
-        let mut least = [u64::MAX; 2];
-        let mut count = 0;
-        let mut sum = 0;
+    /// Returns what the legs that are in lack, and one more.
+    fn lacks(&self, more: Option<LegIndex>) -> Lacks {
+        let mut lacks = Lacks { legs: 0, sum: 0, least: [(u64::MAX, usize::MAX); 2] };
         for leg in self.legs.slots() {
             if !self.legs[leg].is_in() && more != Some(LegIndex(leg as u8)) {
                 continue;
             }
-            count += 1;
             let lacked = self.lacked_bytes(leg);
-            sum += lacked;
-            keep_least(&mut least, lacked);
+            lacks.legs += 1;
+            lacks.sum += lacked;
+            keep_least(&mut lacks.least, (lacked, leg));
         }
-        if count < 2 {
-            // What is in flight counts once a second leg is being taken in.
-            return bytes;
-        }
-        (least[0] + least[1] + 2 * bytes).min(sum / (count - 1) + bytes)
+        lacks
     }
 
     /// An upper bound of the age of the oldest exposed write, nanoseconds; exact for two legs.
@@ -185,17 +207,18 @@ impl<B: Buffers> Engine<B> {
 
     /// Returns how full the bound is, by bytes or by the time the debts will take to pay.
     pub(in crate::engine) fn pressure_permille(&self) -> u64 {
-        let exposure = self.exposure();
+        let lacks = self.lacks(None);
+        let exposure = lacks.exposure(0);
         if exposure == 0 {
             return 0;
         }
-        exposure.saturating_mul(1000) / self.effective_bound().max(1)
+        exposure.saturating_mul(1000) / self.effective_bound(&lacks).max(1)
     }
 
     /// The bound in bytes, or what the lagging leg can pay within the bound in age if that
     /// is less.
-    fn effective_bound(&self) -> u64 {
-        let rate = self.pay_rate();
+    fn effective_bound(&self, lacks: &Lacks) -> u64 {
+        let rate = self.pay_rate(lacks);
         if rate == 0 || planted::is(Planted::PayRateIgnored) {
             return self.settings.exposure_bytes;
         }
@@ -205,23 +228,17 @@ impl<B: Buffers> Engine<B> {
         bound.min(payable.max(bound / PAYABLE_MIN_PARTS))
     }
 
-    /// Bytes per second at which the leg pays that is second by how little it lacks: with two
-    /// legs the one that owes most. Zero when that is not known.
-    fn pay_rate(&self) -> u64 {
-        let mut least = [(u64::MAX, 0); 2];
-        for leg in self.legs.slots().filter(|&leg| self.legs[leg].is_in()) {
-            keep_least(&mut least, (self.lacked_bytes(leg), leg));
-        }
-        match least[1] {
-            (u64::MAX, _) => 0,
-            (_, leg) => self.legs[leg].drain_rate.bytes_per_second(),
-        }
+    /// Bytes per second at which the leg pays that is second by how little it lacks. Zero when that is
+    /// not known.
+    fn pay_rate(&self, lacks: &Lacks) -> u64 {
+        lacks.second().map_or(0, |leg| self.legs[leg].drain_rate.bytes_per_second())
     }
 
     /// Returns the exposure if all that is in flight were acknowledged and `sectors` more were in
     /// flight.
     pub(in crate::engine) fn exposure_with(&self, sectors: u64) -> u64 {
-        self.exposure_if(self.unacknowledged_bytes() + sectors * SECTOR_BYTES)
+        let bytes = self.unacknowledged_bytes() + sectors * SECTOR_BYTES;
+        self.exposure_if(&self.lacks(None), bytes)
     }
 
     pub(in crate::engine) fn throttles(&self) -> bool {
@@ -243,14 +260,16 @@ impl<B: Buffers> Engine<B> {
 
     /// Returns true if the next part of a request may go now. Sets when the next one may.
     fn may_pass(&mut self, slot: u32) -> bool {
-        let exposure = self.exposure();
-        let bytes = self.next_part(slot).bytes();
-        let bound = self.effective_bound();
+        let lacks = self.lacks(None);
+        let exposure = lacks.exposure(0);
+        let bound = self.effective_bound(&lacks);
+        let bytes = self.part_within(slot, self.write_sectors_within(bound)).bytes();
         // Everything in flight may be acknowledged at the moment a leg freezes, or, while the
         // volume is degraded, when its second leg is in again. With nothing in flight and
         // nothing exposed there is room for any write: see `write_sectors_max`.
         let under_way = self.unacknowledged_bytes();
-        if self.exposure_if(under_way + bytes) > self.settings.exposure_bytes {
+        let then = self.exposure_if(&lacks, under_way + bytes);
+        if then > self.settings.exposure_bytes {
             self.marks.add(Mark::ExposureBound);
             let silent = self.legs.that_are_in().any(|leg| !leg.answers());
             self.marks.add_if(silent, Mark::ExposureBoundWhileFrozen);
@@ -261,11 +280,7 @@ impl<B: Buffers> Engine<B> {
         }
         // What is in flight will have to be paid as well.
         let unpaced = planted::is(Planted::BurstUnpaced);
-        let to_pay = if bound < self.settings.exposure_bytes && !unpaced {
-            self.exposure_if(under_way + bytes)
-        } else {
-            exposure
-        };
+        let to_pay = if bound < self.settings.exposure_bytes && !unpaced { then } else { exposure };
         let mut filled = to_pay.saturating_mul(1000) / bound.max(1);
         if planted::is(Planted::PacedByAge) && self.exposure_age() > self.settings.exposure_age {
             filled = 1000;
@@ -283,7 +298,7 @@ impl<B: Buffers> Engine<B> {
         // itself; beside it a share of the room that is left.
         let room = bound.saturating_sub(to_pay);
         let over = filled.saturating_sub(begin).max(1);
-        let paid = self.pay_rate().saturating_mul(1000 - begin) / over;
+        let paid = self.pay_rate(&lacks).saturating_mul(1000 - begin) / over;
         let rate = paid.saturating_add(room * SECOND / ROOM_TIME).max(1);
         let pause = (u128::from(bytes) * u128::from(SECOND) / u128::from(rate)) as u64;
         // Credit for at most a millisecond keeps a late timer from costing throughput.
@@ -295,11 +310,16 @@ impl<B: Buffers> Engine<B> {
     /// Longest write let in at once: a part of the bound, so that there is always room for it
     /// without going past, also with three legs or more; less where age bounds more closely.
     pub(super) fn write_sectors_max(&self) -> u64 {
-        if !self.throttles() {
-            return u64::MAX;
+        if self.throttles() {
+            self.write_sectors_within(self.effective_bound(&self.lacks(None)))
+        } else {
+            u64::MAX
         }
+    }
+
+    /// The same under this [`Engine::effective_bound`].
+    fn write_sectors_within(&self, bound: u64) -> u64 {
         let block = self.volume.block_sectors();
-        let bound = self.effective_bound();
         let mut longest = self.settings.exposure_bytes / BOUND_PARTS;
         if bound < self.settings.exposure_bytes {
             longest = longest.min((bound / PAYABLE_PARTS).max(PIECE_MIN));

@@ -92,14 +92,21 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Returns the extent of the part of a request to be split off next.
-    pub(super) fn next_part(&self, slot: u32) -> Extent {
+    fn next_part(&self, slot: u32) -> Extent {
+        let is_read = self.requests[slot].operation == Operation::Read;
+        self.part_within(slot, if is_read { u64::MAX } else { self.write_sectors_max() })
+    }
+
+    /// Returns the extent of the part of a request to be split off next, if writes get no longer than
+    /// `write_sectors`.
+    pub(super) fn part_within(&self, slot: u32, write_sectors: u64) -> Extent {
         let request = &self.requests[slot];
         let region = self.regions.of_sector(request.next);
         let longest = self.settings.limits.operation_bytes / SECTOR_BYTES;
         let unit = match request.operation {
             Operation::Read => longest,
-            Operation::Write => self.write_sectors_max().min(longest),
-            _ => self.write_sectors_max(),
+            Operation::Write => write_sectors.min(longest),
+            _ => write_sectors,
         };
         let spans = planted::is(Planted::OperationSpansRegions);
         let end = request
