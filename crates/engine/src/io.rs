@@ -11,6 +11,9 @@ use hemi_units::Extent;
 ///
 /// The engine holds a reference to a buffer for as long as any leg I/O or any debt uses it,
 /// so a buffer whose write a frozen leg still holds is never reused under that write.
+///
+/// Debts are paid from buffers of their own. The driver leaves part of the budget to that: if clients
+/// held all of it, debts would not be paid, and clients that are held back for them not be served.
 pub trait Buffers {
     /// A buffer of at least `sectors` sectors with one reference, or `None` when the buffer
     /// budget is spent. Content is unspecified.

@@ -5,6 +5,7 @@
 //! they are due. A leg that goes away is reported as the server reports one, and so is its return;
 //! the engine marks it out, and rebuilds it.
 
+mod clients;
 mod handles;
 mod health;
 
@@ -22,6 +23,7 @@ use hemi_engine::settings::Settings;
 use hemi_engine::status::Status;
 use hemi_units::{Instant, Operation, SECTOR_BYTES};
 
+use self::clients::Clients;
 use self::handles::Handles;
 use self::health::Health;
 pub use self::health::LegCondition;
@@ -100,8 +102,7 @@ pub struct Mirror<D> {
     front: Front,
     /// Completions of legs that have not been passed to the engine yet.
     ended: Vec<(IoId, Result<(), Failure>)>,
-    /// Requests that found the engine full, oldest first.
-    waiting: std::collections::VecDeque<Request>,
+    clients: Clients,
     status: Status,
     health: Health,
     /// [`Engine::deadline`] as of the last input.
@@ -145,7 +146,7 @@ impl<D: Drive> Mirror<D> {
             layout,
             front: Front::new(now),
             ended: Vec::with_capacity(256),
-            waiting: std::collections::VecDeque::new(),
+            clients: Clients::new(shape.buffer_bytes),
             status: Status::default(),
             deadline: Instant(0),
         };
@@ -219,19 +220,20 @@ impl<D: Drive> Mirror<D> {
         if let Some(buffer) = reply.buffer {
             io::Buffers::release(self.engine.buffers_mut(), buffer);
         }
+        let tag = self.clients.end(reply.token);
         match reply.result {
-            Ok(()) => self.front.answer(reply.token),
+            Ok(()) => self.front.answer(tag),
             // The engine's own reasons do not occur: there is always space, and nothing closes.
             Err(RequestError::Io | RequestError::NoSpace | RequestError::ShuttingDown) => {
-                self.front.fail(reply.token, Failure::Medium);
+                self.front.fail(tag, Failure::Medium);
             }
         }
     }
 
-    /// Passes waiting requests to the engine while it has room.
+    /// Passes waiting requests to the engine while there is room.
     fn admit(&mut self) {
         while self.engine.has_room() {
-            let Some(request) = self.waiting.pop_front() else { return };
+            let Some(request) = self.clients.next() else { return };
             self.accept(request);
         }
     }
@@ -245,7 +247,7 @@ impl<D: Drive> Mirror<D> {
         };
         let sectors = request.extent.sectors() as u32;
         let buffer = has_payload.then(|| self.engine.buffers_mut().take(sectors));
-        let token = request.tag;
+        let token = self.clients.begin(&request);
         let extent = request.extent;
         let request = io::Request { token, operation, extent, buffer, fua, connection: 0 };
         self.engine.submit(self.front.now(), request);
@@ -281,7 +283,7 @@ impl<D: Drive> Mirror<D> {
             self.take_actions();
             self.deadline = self.engine.deadline();
         }
-        if !self.waiting.is_empty() {
+        if !self.clients.none_wait() {
             self.admit();
             self.deadline = self.engine.deadline();
         }
@@ -295,11 +297,11 @@ impl<D: Drive> Drive for Mirror<D> {
 
     fn submit(&mut self, now: Instant, request: Request) {
         self.front.ask(now, &request);
-        if self.waiting.is_empty() && self.engine.has_room() {
+        if self.clients.may_go(&request) && self.engine.has_room() {
             self.accept(request);
             self.deadline = self.engine.deadline();
         } else {
-            self.waiting.push_back(request);
+            self.clients.wait(request);
         }
     }
 
