@@ -49,7 +49,7 @@ impl Clients {
         is_small || self.waiting.is_empty() && self.is_turn_of(bytes)
     }
 
-    /// Returns true if there is memory for the first in order, of so many bytes.
+    /// Returns true if there is memory for the first in order, which has `bytes`.
     fn is_turn_of(&self, bytes: u64) -> bool {
         self.bytes == 0 || self.bytes + bytes <= self.common
     }
