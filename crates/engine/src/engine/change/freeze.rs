@@ -96,7 +96,7 @@ impl<B: Buffers> Engine<B> {
         let mut flush_ahead = false;
         let patience = self.patience(leg);
         let mut all_ages = [None; Pace::KINDS];
-        // Of each kind, the age from which on younger ones bring nothing new.
+        // I/O of a kind that is at least this old brings nothing that an older one has not.
         let mut passed = [u64::MAX; Pace::KINDS];
         let mut following = self.ios.oldest(leg);
         while let Some(at) = following {
