@@ -50,7 +50,14 @@ impl Pauses {
     }
 
     /// Counts the pauses that have ended by `now`.
+    #[inline]
     pub(super) fn pass(&mut self, now: Instant) {
+        if !self.reach(now) {
+            self.end_pauses(now);
+        }
+    }
+
+    fn end_pauses(&mut self, now: Instant) {
         while !self.reach(now) && self.next != u64::MAX {
             self.paused += self.length;
             self.draw();
