@@ -69,17 +69,15 @@ impl<'a> Search<'a> {
     ) {
         let middle = spots.partition_point(|spot| spot.cylinder() < self.arm.cylinder);
         let (below, above) = spots.split_at(middle);
-        let (mut below, mut above) = (below.iter(), above.iter());
-        let (mut index_below, mut index_above) = (middle, middle);
+        let (mut below, mut above) = (below.iter().enumerate(), (middle..).zip(above));
         let arm = self.arm.cylinder;
         let mut goes_up = true;
         let mut goes_down = true;
         while goes_up || goes_down {
             if goes_up {
                 goes_up = match above.next() {
-                    Some(spot) if spot.cylinder() - arm < self.reach => {
-                        self.examine(spot, index_above, &mut weigh);
-                        index_above += 1;
+                    Some((index, spot)) if spot.cylinder() - arm < self.reach => {
+                        self.examine(spot, index, &mut weigh);
                         true
                     }
                     _ => false,
@@ -87,9 +85,8 @@ impl<'a> Search<'a> {
             }
             if goes_down {
                 goes_down = match below.next_back() {
-                    Some(spot) if arm - spot.cylinder() < self.reach => {
-                        index_below -= 1;
-                        self.examine(spot, index_below, &mut weigh);
+                    Some((index, spot)) if arm - spot.cylinder() < self.reach => {
+                        self.examine(spot, index, &mut weigh);
                         true
                     }
                     _ => false,

@@ -159,6 +159,17 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
+/// Returns requests with their times, from the pauses before them and from their first sectors and
+/// lengths.
+fn at_times(load: Vec<(u64, Operation, u64, u64)>) -> Vec<(Instant, Operation, Extent)> {
+    let mut now = 0;
+    let at = |(pause, operation, start, sectors)| {
+        now += pause;
+        (Instant(now), operation, Extent::new(start, sectors))
+    };
+    load.into_iter().map(at).collect()
+}
+
 /// Returns the time at which each request ends on a volume that lets them pass one by one, each when
 /// its time has come.
 fn one_by_one(
@@ -217,19 +228,17 @@ proptest! {
         seed: u64,
         depth in 1_u32..40,
         load in prop::collection::vec(
-            (0_u64..4_000_000, operation(), 0_u64..1_000_000, 1_u64..3000),
+            // Many arrive together.
+            (
+                (0_u64..4_000_000).prop_map(|pause| pause.saturating_sub(3_000_000)),
+                operation(),
+                0_u64..1_000_000,
+                1_u64..3000,
+            ),
             1..300,
         ),
     ) {
-        let mut now = 0;
-        let load: Vec<_> = load
-            .into_iter()
-            .map(|(pause, operation, start, sectors)| {
-                // Many arrive together.
-                now += pause.saturating_sub(3_000_000);
-                (Instant(now), operation, Extent::new(start, sectors))
-            })
-            .collect();
+        let load = at_times(load);
         let parameters = Parameters { queue_depth: depth, ..everything() };
         let mut drive = Network::new(parameters.clone(), seed).unwrap();
         let ends: Vec<_> = open_loop(&mut drive, &load).iter().map(|life| life.done).collect();
@@ -245,14 +254,7 @@ proptest! {
             1..300,
         ),
     ) {
-        let mut now = 0;
-        let load: Vec<_> = load
-            .into_iter()
-            .map(|(pause, operation, start, sectors)| {
-                now += pause;
-                (Instant(now), operation, Extent::new(start, sectors))
-            })
-            .collect();
+        let load = at_times(load);
         let parameters = Parameters { queue_depth: depth, ..everything() };
         let run = || {
             let mut drive = Network::new(parameters.clone(), seed).unwrap();
