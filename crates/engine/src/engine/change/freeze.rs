@@ -56,16 +56,18 @@ struct Ages {
 }
 
 impl Ages {
+    fn looks(&self) -> impl Iterator<Item = u64> {
+        [self.first, self.late, self.limit, self.last, self.out].into_iter()
+    }
+
     /// Returns the age at which an I/O of this age is looked at next.
     fn after(&self, age: u64) -> Option<u64> {
-        let looks = [self.late, self.limit, self.last, self.out];
-        looks.into_iter().filter(|&look| age < look).min()
+        self.looks().filter(|&look| age < look).min()
     }
 
     /// Returns the age at which an I/O of this age has been looked at last.
-    fn before(&self, age: u64) -> u64 {
-        let looks = [self.first, self.late, self.limit, self.last, self.out];
-        looks.into_iter().filter(|&look| look <= age).max().unwrap_or(u64::MAX)
+    fn before(&self, age: u64) -> Option<u64> {
+        self.looks().filter(|&look| look <= age).max()
     }
 }
 
@@ -131,7 +133,7 @@ impl<B: Buffers> Engine<B> {
                         self.legs[leg].pace.note_lost_sight(now);
                     }
                     if age < ages.last {
-                        passed[kind] = ages.before(age);
+                        passed[kind] = ages.before(age).unwrap_or(age);
                     }
                     continue;
                 }

@@ -133,7 +133,12 @@ impl Debts {
     }
 
     /// The first debt that ends after `sector`.
+    #[inline]
     pub(crate) fn first_after(&self, sector: u64) -> Option<(u32, Debt)> {
+        if self.is_empty() {
+            // Most legs owe nothing most of the time, and every request asks.
+            return None;
+        }
         self.from(sector).next().map(|(slot, debt)| (slot, *debt))
     }
 
@@ -163,10 +168,6 @@ impl Debts {
     /// The first debt overlapping `extent`.
     #[inline]
     pub(crate) fn overlapping(&self, extent: Extent) -> Option<(u32, Debt)> {
-        if self.is_empty() {
-            // Most legs owe nothing most of the time, and every request asks.
-            return None;
-        }
         self.first_after(extent.start).filter(|(_, debt)| debt.extent.start < extent.end)
     }
 
