@@ -12,8 +12,9 @@ use hemi_units::Extent;
 /// The engine holds a reference to a buffer for as long as any leg I/O or any debt uses it,
 /// so a buffer whose write a frozen leg still holds is never reused under that write.
 ///
-/// Debts are paid from buffers of their own. The driver leaves part of the budget to that: if clients
-/// held all of it, debts would not be paid, and clients that are held back for them not be served.
+/// Debts are paid from buffers of their own. The driver leaves part of the budget to that
+/// ([`ClientShare`]): if clients held all of it, debts would not be paid, and clients that are held back
+/// for them not be served.
 pub trait Buffers {
     /// A buffer of at least `sectors` sectors with one reference, or `None` when the buffer
     /// budget is spent. Content is unspecified.
@@ -32,6 +33,28 @@ pub trait Buffers {
     fn is_zero(&self, at: BufferAt, sectors: u32) -> bool;
     /// Bytes still free in the budget.
     fn free_bytes(&self) -> u64;
+}
+
+/// The parts of a buffer budget that clients may hold, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientShare {
+    /// The most that they may hold in all: three quarters. The rest is the engine's, for drains, repairs
+    /// and debts, so that work that frees buffers never waits for one.
+    pub most: u64,
+    /// Three quarters of that, which are common and given out in order. The last quarter is for small
+    /// requests of clients that hold nothing.
+    pub common: u64,
+}
+
+impl ClientShare {
+    /// Bytes of the longest request that is small.
+    pub const SMALL_BYTES_MAX: u64 = 64 << 10;
+
+    /// Returns the shares of a budget in bytes.
+    pub const fn of(budget: u64) -> ClientShare {
+        let most = budget / 4 * 3;
+        ClientShare { most, common: most / 4 * 3 }
+    }
 }
 
 /// The operation of a client's request.

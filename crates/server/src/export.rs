@@ -27,7 +27,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use hemi_engine::io::{Buffers, Reply};
+use hemi_engine::io::{Buffers, ClientShare, Reply};
 use hemi_units::{Instant, SECOND};
 
 use crate::device::{KernelSocket, OpenDevice};
@@ -640,7 +640,7 @@ impl Exports {
 
 /// Returns the largest payload a client may send or ask for with this buffer budget, in bytes.
 pub(crate) fn request_bytes_max(configured: u64, budget: u64) -> u32 {
-    let fits = 1 << quota::common(budget).ilog2();
+    let fits = 1 << ClientShare::of(budget).common.ilog2();
     configured.min(REQUEST_BYTES_MAX).min(fits) as u32
 }
 

@@ -1,34 +1,19 @@
 //! The bounds on the buffers that each connection may hold.
 //!
-//! Clients together get three quarters of the buffer budget. The rest is the engine's, for
-//! drains, repairs and debts, so that work that frees buffers never waits for one. Of the
-//! clients' share, three quarters are common and given out in order. The last quarter is for
-//! connections that hold nothing: each may take the bytes of a small request from it at any
-//! time. So clients that take their answers slowly can hold all of the common share, and still
-//! nobody's small requests wait for them.
+//! Clients together get their share of the buffer budget ([`ClientShare`]). Most of it is common and
+//! given out in order. The rest is for connections that hold nothing: each may take the bytes of a
+//! small request from it at any time. So clients that take their answers slowly can hold all of the
+//! common share, and still nobody's small requests wait for them.
 
+use hemi_engine::io::ClientShare;
 use hemi_io::slots::SlotId;
-
-/// Maximum number of bytes that a connection which holds nothing is given out of turn.
-pub(super) const SMALL_BYTES_MAX: u64 = 64 << 10;
-
-/// Returns the bytes that clients may hold in all, for a buffer budget in bytes.
-const fn clients(budget: u64) -> u64 {
-    budget / 4 * 3
-}
-
-/// Returns the bytes that clients may hold together in order, for a buffer budget in bytes.
-pub(super) const fn common(budget: u64) -> u64 {
-    clients(budget) / 4 * 3
-}
 
 /// The bytes that every connection holds.
 #[derive(Debug)]
 pub(super) struct Quota {
     held: Vec<u64>,
     in_all: u64,
-    common: u64,
-    most: u64,
+    share: ClientShare,
     is_first: bool,
     /// True if anyone was refused since the last check.
     was_refused: bool,
@@ -39,8 +24,7 @@ impl Quota {
         Quota {
             held: Vec::new(),
             in_all: 0,
-            common: common(budget),
-            most: clients(budget),
+            share: ClientShare::of(budget),
             is_first: true,
             was_refused: false,
         }
@@ -59,8 +43,9 @@ impl Quota {
             self.held.resize(slot + 1, 0);
         }
         let in_all = self.in_all + bytes;
-        let in_turn = self.is_first && in_all <= self.common;
-        let small = self.held[slot] == 0 && bytes <= SMALL_BYTES_MAX && in_all <= self.most;
+        let in_turn = self.is_first && in_all <= self.share.common;
+        let is_small = bytes <= ClientShare::SMALL_BYTES_MAX;
+        let small = self.held[slot] == 0 && is_small && in_all <= self.share.most;
         if in_turn || small {
             self.held[slot] += bytes;
             self.in_all = in_all;
@@ -98,12 +83,12 @@ mod tests {
     fn whoever_holds_all_the_common_room_stops_no_small_request() {
         let mut quota = Quota::new(BUDGET);
         let (greedy, small) = (connection(0), connection(1));
-        assert!(quota.charge(greedy, common(BUDGET)));
+        assert!(quota.charge(greedy, ClientShare::of(BUDGET).common));
         assert!(!quota.charge(greedy, 512), "it holds something");
-        assert!(!quota.charge(small, SMALL_BYTES_MAX + 512), "that is not small");
-        assert!(quota.charge(small, SMALL_BYTES_MAX));
+        assert!(!quota.charge(small, ClientShare::SMALL_BYTES_MAX + 512), "that is not small");
+        assert!(quota.charge(small, ClientShare::SMALL_BYTES_MAX));
         assert!(!quota.charge(small, 512), "it holds something now");
-        quota.discharge(small, SMALL_BYTES_MAX);
+        quota.discharge(small, ClientShare::SMALL_BYTES_MAX);
         assert!(quota.charge(small, 4096));
     }
 
@@ -120,11 +105,14 @@ mod tests {
     #[test]
     fn nobody_gets_more_than_the_clients_part() {
         let mut quota = Quota::new(BUDGET);
-        assert!(quota.charge(connection(0), common(BUDGET)));
+        assert!(quota.charge(connection(0), ClientShare::of(BUDGET).common));
         let mut given = 0;
-        while quota.charge(connection(given + 1), SMALL_BYTES_MAX) {
+        while quota.charge(connection(given + 1), ClientShare::SMALL_BYTES_MAX) {
             given += 1;
         }
-        assert_eq!(u64::from(given) * SMALL_BYTES_MAX, clients(BUDGET) - common(BUDGET));
+        assert_eq!(
+            u64::from(given) * ClientShare::SMALL_BYTES_MAX,
+            ClientShare::of(BUDGET).most - ClientShare::of(BUDGET).common
+        );
     }
 }
