@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +19,7 @@ from hemi_lab.drivers.base import Driver
 from hemi_lab.drivers.real import with_load
 from hemi_lab.drivers.simulated import SimulatedDriver
 from hemi_lab.errors import LabError
-from hemi_lab.host import host, stolen
+from hemi_lab.host import Watch, host
 from hemi_lab.methods import METHODS
 from hemi_lab.plans.model import Plan
 from hemi_lab.results.model import CeilingFound, Engine, Identity, Outcome, Result, now
@@ -28,9 +27,6 @@ from hemi_lab.results.store import Writer
 from hemi_lab.targets.base import Target
 from hemi_lab.targets.simulated import SimulatedTarget
 from hemi_lab.tool import Interrupted
-
-_READING = 0.02
-"""Longest time in seconds that reading two clocks in turn may take."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +75,7 @@ def _carry_out(
     order: Order, driver: Driver, writer: Writer, show: Show, say: Callable[[str], None]
 ) -> Ended:
     result = writer.result
-    clocks = time.time(), time.monotonic()
-    ticks = stolen()
+    watch = Watch()
     error: LabError | None = None
     cards = driver.cards() if isinstance(driver, SimulatedDriver) else None
     with _terminable():
@@ -109,13 +104,7 @@ def _carry_out(
         result.finished = now()
         drift = stole = None
         if not result.simulated:
-            wall, monotonic = time.time() - clocks[0], time.monotonic() - clocks[1]
-            # Two clocks are not read at the same moment. A machine that stalls between them is no
-            # drift.
-            apart = wall - monotonic if abs(wall - monotonic) > _READING else 0.0
-            drift = apart / max(monotonic, 1e-9)
-            after = stolen()
-            stole = (after[0] - ticks[0]) / max(after[1] - ticks[1], 1.0)
+            drift, stole = watch.drift(), watch.stolen()
         result.audit = audit(result, writer.table("steps"), drift, stole)
         try:
             writer.save()
