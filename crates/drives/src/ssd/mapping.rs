@@ -3,8 +3,14 @@
 //! A *unit* is what the table maps (usually 4 KiB), and a *slot* is a place on flash that holds
 //! one. Both are counted from 0 in 32 bits, so that a table of 256 million units takes 2 GB.
 
+use std::hint::black_box;
+use std::ops::Range;
+
 /// The value for no unit, no slot or no block.
 pub const NONE: u32 = u32::MAX;
+
+/// Entries of a cache line.
+const LINE: usize = 64 / size_of::<u32>();
 
 /// The table in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +39,23 @@ impl Mapping {
     /// outdated.
     pub fn unit_in(&self, slot: u32) -> u32 {
         self.unit_in[slot as usize]
+    }
+
+    /// Fetches the entries of units that are soon written or moved, and those of their slots. The table is
+    /// many times as large as a processor's caches, and the processor waits for entries one after the
+    /// other where they are first read by whatever changes them. Here it waits for all of them at once.
+    pub fn fetch(&self, units: &[u32]) {
+        let slots = units.iter().filter_map(|&unit| self.slot_of.get(unit as usize));
+        let found = slots.filter_map(|&slot| self.unit_in.get(slot as usize));
+        black_box(found.fold(0, |all, &unit| all ^ unit));
+    }
+
+    /// Does as [`Mapping::fetch`] for the units in these slots.
+    pub fn fetch_in(&self, slots: Range<u32>) {
+        let units = &self.unit_in[slots.start as usize..slots.end as usize];
+        let found = units.iter().filter_map(|&unit| self.slot_of.get(unit as usize));
+        let next = self.unit_in[slots.end as usize..].iter().take(units.len()).step_by(LINE);
+        black_box(found.chain(next).fold(0, |all, &slot| all ^ slot));
     }
 
     /// Maps the unit to `slot`. Returns its previous slot ([`NONE`] if it had none), which is

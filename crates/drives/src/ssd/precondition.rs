@@ -12,6 +12,9 @@ const SETTLED: f64 = 0.01;
 /// Maximum number of windows, each of half the drive's units.
 const WINDOWS: u32 = 24;
 
+/// Overwrites whose entries of the table are fetched together.
+const AHEAD: usize = 64;
+
 impl Ssd {
     /// Brings an idle drive into the state, untimed, through the same translation layer.
     /// Returns the write amplification of the last window of overwrites, or 1 without
@@ -69,8 +72,16 @@ fn overwrite(translation: &mut Translation, seed: u64) -> f64 {
     for window in 0..WINDOWS {
         let before = translation.work().copied;
         let count = units.div_ceil(2);
-        for _ in 0..count {
-            translation.write(rng.below(units) as u32);
+        let mut left = count;
+        while left > 0 {
+            let mut ahead = [0; AHEAD];
+            let ahead = &mut ahead[..AHEAD.min(left as usize)];
+            ahead.fill_with(|| rng.below(units) as u32);
+            translation.fetch(ahead);
+            for unit in &*ahead {
+                translation.write(*unit);
+            }
+            left -= ahead.len() as u64;
         }
         let copied = translation.work().copied - before;
         let amplification = 1.0 + copied as f64 / count as f64;

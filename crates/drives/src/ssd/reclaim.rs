@@ -7,6 +7,9 @@ use super::mapping::NONE;
 use super::translation::Translation;
 use super::victim::{Policy, State};
 
+/// Slots of a victim whose units' entries are fetched together.
+const AHEAD: u32 = 64;
+
 /// A block being collected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
@@ -108,6 +111,10 @@ impl Translation {
         let mut page = NONE;
         while self.blocks[job.victim as usize].valid > 0 && moved.units < most {
             let slot = job.victim * self.shape.slots + job.cursor;
+            if job.cursor.is_multiple_of(AHEAD) {
+                let ahead = AHEAD.min(self.shape.slots - job.cursor);
+                self.mapping.fetch_in(slot..slot + ahead);
+            }
             job.cursor += 1;
             let unit = self.mapping.unit_in(slot);
             if unit == NONE {

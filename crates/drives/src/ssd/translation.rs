@@ -312,6 +312,11 @@ impl Translation {
         }
     }
 
+    /// Prepares for writes of these units; see [`Mapping::fetch`].
+    pub fn fetch(&self, units: &[u32]) {
+        self.mapping.fetch(units);
+    }
+
     /// Writes a host unit, untimed, into the lane whose turn it is. If the lane has no room, it
     /// is collected first.
     pub fn write(&mut self, unit: u32) {
