@@ -51,11 +51,11 @@ impl Life {
     }
 
     pub(in crate::engine) fn is_opening(&self) -> bool {
-        self.phase == Phase::Opening
+        matches!(self.phase, Phase::Opening)
     }
 
     pub(in crate::engine) fn is_serving(&self) -> bool {
-        self.phase == Phase::Serving
+        matches!(self.phase, Phase::Serving)
     }
 
     pub(in crate::engine) fn is_closing(&self) -> bool {
@@ -63,7 +63,7 @@ impl Life {
     }
 
     pub(in crate::engine) fn is_closed(&self) -> bool {
-        self.phase == Phase::Closed
+        matches!(self.phase, Phase::Closed)
     }
 
     /// Returns the leg that the engine has halted for, and in how many regions it alone decides.
@@ -148,6 +148,10 @@ impl<B: Buffers> Engine<B> {
 
     /// Steps of opening, changing, detaching and closing whose time has come.
     pub(in crate::engine) fn pump_phase(&mut self) {
+        let changes = !self.changes.is_empty() || self.detaching.is_under_way();
+        if self.life.is_serving() && !changes {
+            return;
+        }
         let object = self.regions.metadata().superblock();
         if self.life.is_opening() {
             if self.superblock_is_durable(self.regions.metadata().newest(object)) {

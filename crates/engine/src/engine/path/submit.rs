@@ -229,7 +229,8 @@ impl<B: Buffers> Engine<B> {
 
     /// Goes on with requests that found no room, or start over.
     pub(in crate::engine) fn pump_backlog(&mut self) {
-        if self.life.is_opening() || self.detaching.is_paused() {
+        let is_held = self.life.is_opening() || self.detaching.is_paused();
+        if !self.requests.any_in_backlog() || is_held {
             return;
         }
         for backlog in 0..self.requests.backlogs().len() {

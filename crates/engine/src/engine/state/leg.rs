@@ -235,15 +235,15 @@ impl Leg {
 
     /// It holds a copy and takes part: not empty, not out.
     pub(in crate::engine) fn is_in(&self) -> bool {
-        self.membership == Membership::In
+        matches!(self.membership, Membership::In)
     }
 
     pub(in crate::engine) fn is_member(&self) -> bool {
-        self.membership != Membership::Empty
+        !matches!(self.membership, Membership::Empty)
     }
 
     pub(in crate::engine) fn answers(&self) -> bool {
-        self.watch.health() == Health::Answering
+        matches!(self.watch.health(), Health::Answering)
     }
 
     /// It answers, and has done so for longer than its probation.

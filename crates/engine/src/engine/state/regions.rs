@@ -559,7 +559,7 @@ impl Regions {
     /// Passes over at most `most` records, in order of last use and this one first, that just go on
     /// waiting. Returns the one after them, and how many they are.
     pub(in crate::engine) fn pass_waiting(
-        &self,
+        &mut self,
         record: u32,
         most: usize,
         walk: &Walk,

@@ -210,6 +210,11 @@ impl Requests {
         }
     }
 
+    /// Returns true if a backlog has requests.
+    pub(in crate::engine) fn any_in_backlog(&self) -> bool {
+        self.backlogs.iter().any(|backlog| !backlog.is_empty())
+    }
+
     /// Returns how many requests each backlog has.
     pub(in crate::engine) fn backlogs(&self) -> [usize; 2] {
         self.backlogs.each_ref().map(VecDeque::len)

@@ -104,6 +104,9 @@ impl<B: Buffers> Engine<B> {
     /// Starts the next piece, if none is being read and its range is free. Pieces that are
     /// owed or lost are passed over, some at a time.
     pub(in crate::engine) fn pump_scrub(&mut self) {
+        if !self.scrubbing.is_running() {
+            return;
+        }
         for _ in 0..self.settings.limits.scrub_pieces {
             let before = self.scrubbing.running.as_ref().map(|scrub| scrub.next);
             self.next_piece();

@@ -178,7 +178,8 @@ impl InUse {
         self.order.note_wait(slot, wait, self.records[slot].last_use);
     }
 
-    /// Forgets what a record waits for.
+    /// Forgets what a record waits for, which few do that are in use.
+    #[inline]
     pub(super) fn forget_wait(&mut self, slot: u32) {
         if core::mem::take(&mut self.records[slot].waits) {
             self.order.forget_wait(slot);
@@ -196,7 +197,12 @@ impl InUse {
     }
 
     /// Does as [`Order::pass_waiting`].
-    pub(super) fn pass_waiting(&self, slot: u32, most: usize, walk: &Walk) -> (Option<u32>, usize) {
+    pub(super) fn pass_waiting(
+        &mut self,
+        slot: u32,
+        most: usize,
+        walk: &Walk,
+    ) -> (Option<u32>, usize) {
         self.order.pass_waiting(slot, most, walk)
     }
 
