@@ -1,4 +1,4 @@
-"""What disturbs a run on this machine."""
+"""Tests of the readings of this machine that say what disturbs a run."""
 
 from __future__ import annotations
 

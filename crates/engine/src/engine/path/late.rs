@@ -11,7 +11,7 @@
 use crate::engine::Engine;
 use crate::engine::path::read::Place;
 use crate::engine::state::in_flight::Purpose;
-use crate::engine::state::leg::Class;
+use crate::engine::state::leg::{Class, Pace};
 use crate::engine::state::operations::Stage;
 use crate::engine::state::slab::Key;
 use crate::identifiers::LegIndex;
@@ -37,13 +37,14 @@ impl<B: Buffers> Engine<B> {
     /// the least wait limit of the leg and of the others that are trusted. For a page or a flush
     /// it is half of that, and at least as for a small write: that is what their limit is made of.
     pub(in crate::engine) fn hand_over_after(&self, leg: usize, class: Class, sectors: u64) -> u64 {
-        let own = self.legs[leg].pace.wait_limit(class, sectors);
-        let others = self
-            .legs
-            .that_are_in()
-            .filter(|other| other.index.index() != leg && other.is_trusted(self.clock.now()))
-            .map(|other| other.pace.wait_limit(class, sectors));
-        let least = others.fold(own, u64::min);
+        let kind = Pace::kind(class, sectors);
+        let now = self.clock.now();
+        let mut least = u64::MAX;
+        for (at, other) in self.legs.in_use().iter().enumerate() {
+            if at == leg || other.is_in() && other.is_trusted(now) {
+                least = least.min(other.pace.limit_of(kind));
+            }
+        }
         match class {
             Class::Flush => (least / 2).max(self.hand_over_after(leg, Class::Write, 0)),
             Class::Read | Class::Write => least,

@@ -320,7 +320,12 @@ impl Pace {
 
     /// Returns how long an I/O of this kind may take before the leg counts as frozen.
     pub(in crate::engine) fn wait_limit(&self, class: Class, sectors: u64) -> u64 {
-        self.history(class, sectors).limit
+        self.limit_of(Pace::kind(class, sectors))
+    }
+
+    /// Does as [`Pace::wait_limit`], by [`Pace::kind`].
+    pub(in crate::engine) fn limit_of(&self, kind: usize) -> u64 {
+        self.histories[kind].limit
     }
 
     /// Returns how long a read may take before another leg is asked too.

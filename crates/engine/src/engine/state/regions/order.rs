@@ -83,12 +83,12 @@ impl Place {
 struct Stretch {
     /// Its records.
     count: usize,
-    /// What they wait for, once a walk has passed over all of them. A record that leaves changes
+    /// The waits of its records, once a walk has passed over all of them. A record that leaves changes
     /// nothing of it: the others go on waiting.
     waits: Option<Waits>,
 }
 
-/// What some records wait for, each of them for something.
+/// The waits of some records, each of which waits for something.
 #[derive(Clone, Copy)]
 struct Waits {
     /// The latest use of them.
@@ -102,6 +102,7 @@ struct Waits {
 }
 
 impl Waits {
+    /// The waits of no record.
     const NOTHING: Waits =
         Waits { last_use: Instant(0), catches_up_from: Instant::NEVER, unasked: 0, are_kept: true };
 
