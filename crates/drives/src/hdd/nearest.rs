@@ -69,30 +69,39 @@ impl<'a> Search<'a> {
     ) {
         let middle = spots.partition_point(|spot| spot.cylinder() < self.arm.cylinder);
         let (below, above) = spots.split_at(middle);
-        let (mut below, mut above) = (below.iter().enumerate(), (middle..).zip(above));
-        let arm = self.arm.cylinder;
-        let mut goes_up = true;
-        let mut goes_down = true;
-        while goes_up || goes_down {
-            if goes_up {
-                goes_up = match above.next() {
-                    Some((index, spot)) if spot.cylinder() - arm < self.reach => {
-                        self.examine(spot, index, &mut weigh);
-                        true
-                    }
-                    _ => false,
-                };
-            }
-            if goes_down {
-                goes_down = match below.next_back() {
-                    Some((index, spot)) if arm - spot.cylinder() < self.reach => {
-                        self.examine(spot, index, &mut weigh);
-                        true
-                    }
-                    _ => false,
-                };
-            }
+        let (mut up, mut down) = (0, below.len());
+        loop {
+            let Some(spot) = above.get(up).filter(|spot| self.reaches(*spot)) else {
+                while let Some(spot) = self.next_below(below, down) {
+                    down -= 1;
+                    self.examine(spot, down, &mut weigh);
+                }
+                return;
+            };
+            self.examine(spot, middle + up, &mut weigh);
+            up += 1;
+            let Some(spot) = self.next_below(below, down) else {
+                while let Some(spot) = above.get(up).filter(|spot| self.reaches(*spot)) {
+                    self.examine(spot, middle + up, &mut weigh);
+                    up += 1;
+                }
+                return;
+            };
+            down -= 1;
+            self.examine(spot, down, &mut weigh);
         }
+    }
+
+    /// Returns the spot before this place, below the arm, if it is within reach.
+    #[inline]
+    fn next_below<'b, S: Spot>(&self, below: &'b [S], place: usize) -> Option<&'b S> {
+        below.get(place.wrapping_sub(1)).filter(|spot| self.reaches(*spot))
+    }
+
+    /// Returns true if a spot is within reach.
+    #[inline]
+    fn reaches<S: Spot>(&self, spot: &S) -> bool {
+        spot.cylinder().abs_diff(self.arm.cylinder) < self.reach
     }
 
     /// Weighs a spot within reach unless its angle passes too late.
