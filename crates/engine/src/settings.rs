@@ -215,6 +215,19 @@ impl Settings {
     /// A drain's largest I/O is a whole number of these, bytes.
     const DRAIN_STEP: u32 = 4096;
 
+    /// Returns these settings for a driver with a buffer budget of `bytes` and this many legs. The reserve
+    /// for requests is at most half of the budget, so that a small one still has room for copies of
+    /// debts. The bytes in flight to all legs are at most a quarter, so that frozen legs leave
+    /// buffers for clients.
+    pub fn within_buffers(self, bytes: u64, legs: usize) -> Settings {
+        let leg_window_bytes = bytes / 4 / legs.max(1) as u64;
+        Settings {
+            copies_reserve: self.copies_reserve.min(bytes / 2),
+            leg_window_bytes: self.leg_window_bytes.min(leg_window_bytes),
+            ..self
+        }
+    }
+
     /// Returns `wanted`, if a running engine can go on with it from these settings.
     ///
     /// Settings that bound memory cannot change: it is taken at the start.

@@ -358,16 +358,9 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the engine's settings. The reserve for requests is at most half of the buffer budget, so that
-    /// a small budget still has room for copies of debts. The bytes in flight to all legs are at most a
-    /// quarter, so that frozen legs leave buffers for clients.
+    /// Returns the engine's settings, as far as the buffer budget allows.
     pub fn settings(&self) -> Settings {
-        let mut settings = self.engine.settings();
-        let budget = self.buffer_budget.0;
-        let legs = self.legs.len().max(1) as u64;
-        settings.copies_reserve = settings.copies_reserve.min(budget / 2);
-        settings.leg_window_bytes = settings.leg_window_bytes.min(budget / 4 / legs);
-        settings
+        self.engine.settings().within_buffers(self.buffer_budget.0, self.legs.len())
     }
 
     /// Returns the configuration as the text of a file.

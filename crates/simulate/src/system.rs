@@ -93,15 +93,16 @@ const OWED_EXTENTS_PER_MIB: u64 = 512;
 const BUFFERS_BESIDE: u64 = 128 << 20;
 
 impl EngineSpec {
-    /// Returns the engine's settings under one of its own policies.
-    pub fn settings(&self, policy: Policy) -> Settings {
+    /// Returns the engine's settings under one of its own policies, for this many legs. Where `buffers`
+    /// are given, they bound what a served volume's buffer budget bounds.
+    pub fn settings(&self, policy: Policy, legs: usize) -> Settings {
         let base = Settings::default();
         let exposure_bytes = self.exposure_bytes.map_or(base.exposure_bytes, |size| size.0);
         let owed = (exposure_bytes >> 20) * OWED_EXTENTS_PER_MIB;
         let owed = owed.clamp(u64::from(base.owed_extents_max), 1 << 22) as u32;
         let copies = self.flush_copies.map_or(base.flush_copies, FlushCopies::Count);
         let time = |given: Option<Time>, usual: u64| given.map_or(usual, |time| time.0);
-        Settings {
+        let settings = Settings {
             policy,
             exposure_bytes,
             exposure_age: time(self.exposure_age, base.exposure_age),
@@ -118,6 +119,10 @@ impl EngineSpec {
             resync_bytes: self.resync_bytes.map_or(base.resync_bytes, |size| size.0),
             dirty_regions_max: self.dirty_regions_max.unwrap_or(base.dirty_regions_max),
             ..base
+        };
+        match self.buffers {
+            Some(size) => settings.within_buffers(size.0, legs),
+            None => settings,
         }
     }
 
@@ -182,7 +187,7 @@ impl System {
             PolicyName::Paper => Policy::Paper,
             PolicyName::First => Policy::First,
         };
-        let settings = engine.settings(policy);
+        let settings = engine.settings(policy, drives.len());
         let mirror = Mirror::new(drives, engine.shape(volume_bytes), settings, seed)?;
         Ok(System::Mirror(Box::new(mirror)))
     }
@@ -252,5 +257,21 @@ impl Watched for System {
             System::Mirror(mirror) => mirror.upkeep(),
             _ => Upkeep::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_bound_what_a_served_volumes_budget_bounds() {
+        let given = |buffers| EngineSpec { buffers, ..EngineSpec::default() };
+        let usual = given(None).settings(Policy::First, 2);
+        assert_eq!((usual.copies_reserve, usual.leg_window_bytes), (64 << 20, 32 << 20));
+        let small = given(Some(Size(64 << 20))).settings(Policy::First, 2);
+        assert_eq!((small.copies_reserve, small.leg_window_bytes), (32 << 20, 8 << 20));
+        let large = given(Some(Size(1 << 30))).settings(Policy::First, 2);
+        assert_eq!((large.copies_reserve, large.leg_window_bytes), (64 << 20, 32 << 20));
     }
 }

@@ -99,7 +99,7 @@ fn speed(load: &Load, stock: &Stock) -> f64 {
     let mut system = match legs.len() {
         1 => System::Single(legs.remove(0)),
         _ => {
-            let settings = engine.settings(Policy::First);
+            let settings = engine.settings(Policy::First, legs.len());
             let mirror = Mirror::new(legs, engine.shape(load.volume), settings, 1);
             System::Mirror(Box::new(mirror.expect("it fits")))
         }
