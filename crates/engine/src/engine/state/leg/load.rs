@@ -8,8 +8,8 @@ use hemi_units::{Extent, SECTOR_BYTES};
 
 /// The load of one leg.
 pub(in crate::engine) struct Load {
-    /// Extents of writes in flight and ranges held by a drain; disjoint. Linear: bounded by
-    /// the leg's window, scanned in cache.
+    /// Extents of writes in flight and ranges held by a drain, with their holders; disjoint and in order.
+    /// Every read and write looks for what overlaps it. Bounded by the leg's window.
     held: Vec<(Extent, u32)>,
     /// Reads in flight.
     reads: u32,
@@ -198,31 +198,69 @@ impl Load {
     /// Holds a range for an I/O: nothing that overlaps is sent meanwhile.
     pub(in crate::engine) fn hold(&mut self, extent: Extent, io: u32) {
         debug_assert!(!self.is_held(extent), "overlapping writes in flight on one leg");
-        self.held.push((extent, io));
+        let at = self.held.partition_point(|(held, _)| held.start < extent.start);
+        self.held.insert(at, (extent, io));
     }
 
     pub(in crate::engine) fn unhold(&mut self, io: u32) {
         if let Some(at) = self.held.iter().position(|(_, holder)| *holder == io) {
-            self.held.swap_remove(at);
+            self.held.remove(at);
         }
     }
 
+    /// Returns the first held range that overlaps `extent`.
+    fn held_in(&self, extent: Extent) -> Option<Extent> {
+        let at = self.held.partition_point(|(held, _)| held.end <= extent.start);
+        self.held.get(at).map(|&(held, _)| held).filter(|held| held.overlaps(extent))
+    }
+
     pub(in crate::engine) fn is_held(&self, extent: Extent) -> bool {
-        self.held.iter().any(|(held, _)| held.overlaps(extent))
+        self.held_in(extent).is_some()
     }
 
     /// Returns where the first held range that overlaps `extent` begins (clamped to it).
     pub(in crate::engine) fn first_held(&self, extent: Extent) -> Option<u64> {
-        self.held
-            .iter()
-            .filter(|(held, _)| held.overlaps(extent))
-            .map(|(held, _)| held.start.max(extent.start))
-            .min()
+        self.held_in(extent).map(|held| held.start.max(extent.start))
     }
 
     /// Returns where the range that holds `sector` ends.
     pub(in crate::engine) fn held_until(&self, sector: u64) -> Option<u64> {
-        let one = Extent::new(sector, 1);
-        self.held.iter().filter(|(held, _)| held.overlaps(one)).map(|(held, _)| held.end).max()
+        self.held_in(Extent::new(sector, 1)).map(|held| held.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against a plain list.
+        #[test]
+        fn held_ranges_are_found_as_in_a_list(
+            steps in proptest::collection::vec((any::<bool>(), 0u64..60, 1u64..9, 0u32..20), 1..80),
+        ) {
+            let mut load = Load::new(64);
+            let mut known: Vec<(Extent, u32)> = Vec::new();
+            for (begins, start, sectors, io) in steps {
+                let extent = Extent::new(start, sectors);
+                let over = |extent: Extent| {
+                    let over = known.iter().map(|one| one.0).filter(move |held| held.overlaps(extent));
+                    over.collect::<Vec<_>>()
+                };
+                let one = Extent::new(start, 1);
+                prop_assert_eq!(load.is_held(extent), !over(extent).is_empty());
+                let first = over(extent).iter().map(|held| held.start.max(start)).min();
+                prop_assert_eq!(load.first_held(extent), first);
+                prop_assert_eq!(load.held_until(start), over(one).first().map(|held| held.end));
+                if !begins {
+                    load.unhold(io);
+                    known.retain(|one| one.1 != io);
+                } else if !load.is_held(extent) && known.iter().all(|one| one.1 != io) {
+                    load.hold(extent, io);
+                    known.push((extent, io));
+                }
+            }
+        }
     }
 }
