@@ -106,7 +106,8 @@ def test_an_export_of_a_volume_is_recorded_converted_and_replayed(sandbox: Sandb
     assert count("write") == result["writes"]["count"]
     assert count("flush") == result["flushes"]["count"]
     assert 0 < count("write", "1") < count("write")
-    assert all(int(row[5]) > 0 for row in rows)
+    # A flush that finds nothing to make durable is answered at once.
+    assert all(int(row[5]) > 0 for row in rows if row[1] != "flush")
 
     target = sandbox.file("replayed", 64 * MIB)
     iolog = sandbox.path("db.iolog")

@@ -111,7 +111,7 @@ marks! {
     LossTold "flush reported a loss",
     /// A debt without a copy was read from a fresh leg.
     DebtReadFromLeg "debt read from a fresh leg",
-    /// A flush ended whose session had dropped and come back meanwhile.
+    /// A flush ended whose session had dropped.
     FlushOfLastSession "flush of a session that dropped",
     /// It was read as zeros, which the leg made without a write.
     ZeroesDrained "zeros drained without a write",

@@ -158,6 +158,46 @@ fn end_with_session(world: &mut World, ended: &[IoId]) {
     }
 }
 
+/// Runs a load on a fast leg and a slow one until the fast leg's session drops, which ends a flush that
+/// was in flight there, and later the rest. Returns true if a flush of a client fails meanwhile.
+fn tells_of_a_loss_while_a_leg_is_away(seed: u64, copies_reserve: u64) -> bool {
+    let mut world = World::new(seed, 2, Settings { copies_reserve, ..settings() });
+    world.steady(B, 3 * MILLISECOND);
+    for _ in 0..50 + seed % 50 {
+        if world.requests.len() < 16 && world.can_submit() {
+            request(&mut world);
+        }
+        let gap = [0, 20_000, 200_000, 5_000_000][world.random.below(4) as usize];
+        let until = world.now + gap;
+        world.run_until(until);
+    }
+    world.hold(A, What::Anything);
+    world.event(A, LegEvent::Gone { removed: false });
+    let flushes = world.ids(A, What::Flushes);
+    end_with_session(&mut world, &flushes);
+    world.wait(SECOND);
+    let failed = world.failed.iter().any(|(_, operation)| *operation == Operation::Flush);
+    let rest = world.ids(A, What::Anything);
+    end_with_session(&mut world, &rest);
+    world.let_come(A);
+    world.event(A, LegEvent::Back);
+    world.converge();
+    world.read_everything();
+    failed
+}
+
+/// A flush that ends with its session says nothing of the leg's cache. What A may have lost is judged
+/// once it is back: until then B gets what is in flight to it, what copies hold and what clients write
+/// anew.
+#[test]
+fn a_flush_that_ends_with_its_session_tells_of_no_loss() {
+    for copies_reserve in [0, u64::MAX] {
+        let tells = |&seed: &u64| tells_of_a_loss_while_a_leg_is_away(seed, copies_reserve);
+        let seeds: Vec<u64> = (0..500).filter(tells).collect();
+        assert!(seeds.is_empty(), "with a reserve of {copies_reserve}, seeds {seeds:?}");
+    }
+}
+
 /// Three sessions drop one after the other. B is giving back to A, the authority, and to C what
 /// they may have lost, when B may have lost it as well. A's content stands.
 #[test]

@@ -14,6 +14,7 @@ use crate::engine::state::debt::Since;
 use crate::engine::state::debt::Source;
 use crate::engine::state::failing::Task;
 use crate::engine::state::in_flight::{Io, Purpose};
+use crate::engine::state::leg::Health;
 use crate::engine::state::slab::Key;
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation, RequestError};
@@ -184,6 +185,13 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let Some(stamp) = state.stamps.end_flush() else { return };
+        let is_away = matches!(state.watch.health(), Health::Gone { removed: false, .. });
+        if is_away && result == Err(LegError::Gone) {
+            // It ends because the session has. Whether the leg lost anything is judged once it is
+            // back.
+            self.marks.add(Mark::FlushOfLastSession);
+            return;
+        }
         let later = planted::is(Planted::FlushCoversLater);
         let stamp = if later { state.stamps.done() } else { stamp };
         match result {
