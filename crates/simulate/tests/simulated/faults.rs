@@ -100,8 +100,9 @@ access = { addresses = "uniform", sizes = "1 MiB", mix = { read_percent = 20 } }
     let report = run_spec(text);
     all_ended(&report);
     assert_eq!(failed(&report), 0);
-    // Some 2.5 GB, at 125 MB a second for two thirds of the time: 30 s.
-    assert!(report.time < 40.0, "{} s", report.time);
+    // Some 2.5 GB, at 125 MB a second for two thirds of the time: 30 s. It takes half as long again, since
+    // a drain of 8 MiB in flight, an eighth of the memory, reads behind what clients ask for.
+    assert!(report.time < 60.0, "{} s", report.time);
 }
 
 #[test]
