@@ -71,31 +71,21 @@ impl<'a> Search<'a> {
         let (below, above) = spots.split_at(middle);
         let (mut up, mut down) = (0, below.len());
         loop {
-            let Some(spot) = above.get(up).filter(|spot| self.reaches(*spot)) else {
-                while let Some(spot) = self.next_below(below, down) {
-                    down -= 1;
-                    self.examine(spot, down, &mut weigh);
-                }
+            // The reach only shrinks: a side that has no more spots within it has none later.
+            let next_above = above.get(up).filter(|spot| self.reaches(*spot));
+            if let Some(spot) = next_above {
+                self.examine(spot, middle + up, &mut weigh);
+                up += 1;
+            }
+            let next_below = below.get(down.wrapping_sub(1)).filter(|spot| self.reaches(*spot));
+            if let Some(spot) = next_below {
+                down -= 1;
+                self.examine(spot, down, &mut weigh);
+            }
+            if next_above.is_none() && next_below.is_none() {
                 return;
-            };
-            self.examine(spot, middle + up, &mut weigh);
-            up += 1;
-            let Some(spot) = self.next_below(below, down) else {
-                while let Some(spot) = above.get(up).filter(|spot| self.reaches(*spot)) {
-                    self.examine(spot, middle + up, &mut weigh);
-                    up += 1;
-                }
-                return;
-            };
-            down -= 1;
-            self.examine(spot, down, &mut weigh);
+            }
         }
-    }
-
-    /// Returns the spot before this place, below the arm, if it is within reach.
-    #[inline]
-    fn next_below<'b, S: Spot>(&self, below: &'b [S], place: usize) -> Option<&'b S> {
-        below.get(place.wrapping_sub(1)).filter(|spot| self.reaches(*spot))
     }
 
     /// Returns true if a spot is within reach.

@@ -9,6 +9,9 @@ use std::ops::Range;
 /// The value for no unit, no slot or no block.
 pub const NONE: u32 = u32::MAX;
 
+/// Entries that are fetched together, see [`Mapping::fetch`].
+pub const AHEAD: u32 = 64;
+
 /// Entries of a cache line.
 const LINE: usize = 64 / size_of::<u32>();
 
@@ -50,7 +53,7 @@ impl Mapping {
         black_box(found.fold(0, |all, &unit| all ^ unit));
     }
 
-    /// Does as [`Mapping::fetch`] for the units in these slots.
+    /// Does as [`Mapping::fetch`] for the units in these slots, and fetches as many slots behind them.
     pub fn fetch_in(&self, slots: Range<u32>) {
         let units = &self.unit_in[slots.start as usize..slots.end as usize];
         let found = units.iter().filter_map(|&unit| self.slot_of.get(unit as usize));

@@ -3,6 +3,7 @@
 use hemi_random::Rng;
 
 use super::Ssd;
+use super::mapping::AHEAD;
 use super::translation::Translation;
 use crate::preset::Precondition;
 
@@ -11,9 +12,6 @@ const SETTLED: f64 = 0.01;
 
 /// Maximum number of windows, each of half the drive's units.
 const WINDOWS: u32 = 24;
-
-/// Overwrites whose entries of the table are fetched together.
-const AHEAD: usize = 64;
 
 impl Ssd {
     /// Brings an idle drive into the state, untimed, through the same translation layer.
@@ -72,16 +70,12 @@ fn overwrite(translation: &mut Translation, seed: u64) -> f64 {
     for window in 0..WINDOWS {
         let before = translation.work().copied;
         let count = units.div_ceil(2);
-        let mut left = count;
-        while left > 0 {
-            let mut ahead = [0; AHEAD];
-            let ahead = &mut ahead[..AHEAD.min(left as usize)];
+        for begin in (0..count).step_by(AHEAD as usize) {
+            let mut ahead = [0; AHEAD as usize];
+            let ahead = &mut ahead[..(count - begin).min(AHEAD.into()) as usize];
             ahead.fill_with(|| rng.below(units) as u32);
             translation.fetch(ahead);
-            for unit in &*ahead {
-                translation.write(*unit);
-            }
-            left -= ahead.len() as u64;
+            ahead.iter().for_each(|&unit| translation.write(unit));
         }
         let copied = translation.work().copied - before;
         let amplification = 1.0 + copied as f64 / count as f64;

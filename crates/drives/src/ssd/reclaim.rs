@@ -3,12 +3,9 @@
 use std::cmp::Reverse;
 
 use super::frontier::Stream;
-use super::mapping::NONE;
+use super::mapping::{AHEAD, NONE};
 use super::translation::Translation;
 use super::victim::{Policy, State};
-
-/// Slots of a victim whose units' entries are fetched together.
-const AHEAD: u32 = 64;
 
 /// A block being collected.
 #[derive(Clone, Copy, Debug)]

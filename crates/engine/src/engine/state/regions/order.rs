@@ -231,7 +231,8 @@ impl Order {
         self.stretches[at / STRETCH].waits = None;
     }
 
-    /// Forgets the events that a record waits for.
+    /// Forgets the events that a record waits for. Rarely called, and so kept out of the path of each
+    /// write.
     #[inline(never)]
     pub(super) fn forget_wait(&mut self, record: u32) {
         let at = self.places[record as usize] as usize;
