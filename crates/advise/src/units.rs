@@ -57,7 +57,7 @@ impl Stocked {
 
     /// Returns the preset as it is simulated.
     pub(crate) fn simulated(&self) -> Preset {
-        self.preset.clone().scaled_with_idle(self.scale)
+        self.preset.clone().scaled(self.scale)
     }
 }
 

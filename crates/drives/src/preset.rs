@@ -76,8 +76,6 @@ pub struct Preset {
     folder: Option<PathBuf>,
     /// Scale of the flash of an array's members.
     member_scale: u64,
-    /// True if that also divides what the members do while they are idle.
-    members_idle: bool,
 }
 
 /// The deepest nesting of arrays: a mirror of stripes of arrays, and one to spare.
@@ -120,7 +118,6 @@ impl Preset {
             purchase: contents.purchase,
             folder: contents.member_folder,
             member_scale: 1,
-            members_idle: false,
         })
     }
 

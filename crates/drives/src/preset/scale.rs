@@ -34,39 +34,26 @@ impl fmt::Display for TooSmall {
 
 impl Preset {
     /// Returns the preset with the capacity of its flash divided by `scale`; rates stay the
-    /// same. A disk keeps its size, since its speed depends on the distance its arm moves, and
-    /// so does a network volume.
+    /// same. The blocks that flash frees while it is idle are divided too
+    /// ([`Parameters::divide_background`]). A disk keeps
+    /// its size, since its speed depends on the distance its arm moves, and so does a network
+    /// volume.
     #[must_use]
     pub fn scaled(mut self, scale: u64) -> Preset {
         match &mut self.model {
-            Model::Ssd(of) => of.scale = of.scale.saturating_mul(scale.min(1 << 20) as u32),
+            Model::Ssd(of) => {
+                of.divide_background(scale);
+                of.scale = of.scale.saturating_mul(scale.min(1 << 20) as u32);
+            }
             Model::Array(_) => self.member_scale = self.member_scale.saturating_mul(scale),
             Model::Hdd(_) | Model::Network(_) => {}
         }
         self
     }
 
-    /// Returns the preset as [`Preset::scaled`] does, for a load with idle times: the blocks that
-    /// flash frees while it is idle are divided too. They are blocks of a lane, and a small part
-    /// of the flash has not as many to spare: it would copy almost full blocks without end. A
-    /// cache of flash keeps one, since it needs some.
-    #[must_use]
-    pub fn scaled_with_idle(mut self, scale: u64) -> Preset {
-        match &mut self.model {
-            Model::Ssd(of) => of.divide_background(scale),
-            Model::Array(_) => self.members_idle = true,
-            Model::Hdd(_) | Model::Network(_) => {}
-        }
-        self.scaled(scale)
-    }
-
     /// Returns the preset of an array's members at their scale, or `None` for any other drive.
     pub(super) fn scaled_member(&self) -> Result<Option<Preset>, PresetError> {
-        let scale = self.member_scale;
-        Ok(self.member()?.map(|member| match self.members_idle {
-            true => member.scaled_with_idle(scale),
-            false => member.scaled(scale),
-        }))
+        Ok(self.member()?.map(|member| member.scaled(self.member_scale)))
     }
 
     /// Returns the divisor of the flash's capacity, including the preset's own scale, or 1

@@ -305,7 +305,7 @@ fn a_load_divides_flash_as_far_as_the_drive_stays_itself() {
 #[test]
 fn what_flash_frees_while_idle_is_divided_with_it() {
     let blocks = |name: &str, scale: u64| {
-        let Model::Ssd(of) = Preset::built_in(name).unwrap().scaled_with_idle(scale).model else {
+        let Model::Ssd(of) = Preset::built_in(name).unwrap().scaled(scale).model else {
             panic!("{name} is flash")
         };
         (of.scale, of.background_blocks - of.collection_start)
@@ -318,6 +318,6 @@ fn what_flash_frees_while_idle_is_divided_with_it() {
     assert_eq!(blocks("nvme-enterprise", 1), (32, 2));
     assert_eq!(blocks("nvme-enterprise", 4), (128, 0));
     let array = Preset::built_in("x25e-8-raid5-a").unwrap();
-    let scaled = array.clone().scaled_with_idle(4);
+    let scaled = array.clone().scaled(4);
     assert_eq!(scaled.flash_scale().unwrap(), 4 * array.flash_scale().unwrap());
 }

@@ -48,7 +48,8 @@ impl Parameters {
     }
 
     /// Divides the blocks that each lane frees while the drive is idle, besides those it always
-    /// does. With a cache of flash, at least one is left.
+    /// does. A lane of a scaled drive has fewer to spare, and would copy almost full blocks without
+    /// end. With a cache of flash, which needs some, at least one is left.
     pub fn divide_background(&mut self, scale: u64) {
         let start = self.collection_start;
         let more = u64::from(self.background_blocks.saturating_sub(start));
