@@ -37,6 +37,7 @@ use path::copies::Copies;
 use path::exposure::Throttle;
 use path::flush::Flushing;
 use path::intent::Returns;
+use path::landing::Landings;
 use path::read::Hedging;
 use report::Counters;
 use state::clock::Clock;
@@ -96,6 +97,7 @@ pub struct Engine<B: Buffers> {
     settling: Settling,
     passing: Passing,
     hedging: Hedging,
+    landings: Landings,
     yielding: Yielding,
     copies: Copies,
     counters: Counters,
@@ -171,6 +173,7 @@ impl<B: Buffers> Engine<B> {
             settling: Settling::default(),
             passing: Passing::default(),
             hedging: Hedging::default(),
+            landings: Landings::with_capacity(operations_max as usize),
             yielding: Yielding::new(now),
             copies: Copies::default(),
             counters: Counters::default(),
@@ -275,7 +278,9 @@ impl<B: Buffers> Engine<B> {
                 deadline = deadline.min(leg.watch.next_look());
             }
         }
-        deadline.min(self.throttle_deadline()).min(self.timed_deadline())
+        let waits =
+            self.throttle_deadline().min(self.timed_deadline()).min(self.landings.deadline());
+        deadline.min(waits)
     }
 
     /// The next thing for the driver to do. Drain until `None` after each input.
@@ -313,6 +318,9 @@ impl<B: Buffers> Engine<B> {
         }
         if !self.throttle.is_empty() {
             self.pump_throttle();
+        }
+        if !self.landings.is_empty() {
+            self.send_landed();
         }
         self.pump_backlog();
         self.pump_scrub();

@@ -140,6 +140,8 @@ marks! {
     HedgeSent "hedge sent",
     /// The second leg answered first.
     HedgeWon "hedge won",
+    /// A read waited for a write to land on a leg that answers sooner.
+    ReadAwaitedLanding "read waited for a write to land",
     /// A read was taken off a leg that stopped answering and started over.
     ReadRestarted "read restarted off a silent leg",
     /// A read was served from a debt's copy.

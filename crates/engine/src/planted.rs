@@ -92,6 +92,8 @@ planted! {
     LateLegAskedAgain,
     /// A read that its leg has lost sight of is asked of no other beyond the budget for hedges.
     LateReadAwaited,
+    /// A read waits for a write in flight as long as that takes.
+    LateLandingAwaited,
     /// Data that a leg lost with its cache is still compared: a drive may show what it will not keep.
     ComparedAfterLoss,
     /// Data that a comparison found equal counts as durable.

@@ -5,7 +5,7 @@ use super::Engine;
 use crate::engine::state::debt::Since;
 use crate::engine::state::in_flight::{Io, Purpose};
 use crate::engine::state::leg::Health;
-use crate::engine::state::operations::OperationState;
+use crate::engine::state::operations::{OperationState, Stage};
 use crate::engine::state::slab::NONE;
 use crate::format::Membership;
 use crate::identifiers::{LEGS_MAX, LegIndex};
@@ -171,6 +171,13 @@ impl<B: Buffers> Engine<B> {
         }
         for (slot, operation) in self.operations.iter() {
             assert!(operation.lock != NONE, "operation {slot} has no place among the range locks");
+            let is_sent = operation.is_read && operation.stage == Stage::Running;
+            let waits = self.landings.holds(self.operations.key(slot));
+            assert!(
+                !is_sent || waits != (operation.parts > 0),
+                "read {slot} waits for a write to land: {waits}, with {} parts in flight",
+                operation.parts
+            );
         }
     }
 }

@@ -7,6 +7,7 @@ pub(super) mod exposure;
 pub(super) mod failed_write;
 pub(super) mod flush;
 pub(super) mod intent;
+pub(super) mod landing;
 pub(super) mod late;
 pub(super) mod leg_io;
 pub(super) mod owe;

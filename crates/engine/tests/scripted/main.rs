@@ -16,6 +16,7 @@ mod format_golden;
 mod format_properties;
 mod growth;
 mod halting;
+mod landings;
 mod leaving;
 mod ledger;
 mod lost_caches;

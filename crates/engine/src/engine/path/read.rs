@@ -29,6 +29,12 @@ pub(in crate::engine) enum Place {
     Nowhere,
 }
 
+/// The server of the beginning of an extent, and whether another leg lacks a part of it.
+struct Placed {
+    place: Place,
+    lacking: bool,
+}
+
 /// Second reads, and how many of them there may be.
 #[derive(Default)]
 pub(in crate::engine) struct Hedging {
@@ -66,7 +72,12 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         self.hedging.routed += 1;
-        self.read_parts(operation, extent);
+        self.send_read(operation);
+    }
+
+    /// Sends a read to whoever can serve it, or has it wait.
+    pub(super) fn send_read(&mut self, operation: u32) {
+        self.read_parts(operation, self.operations[operation].extent);
         self.finish_read_if_done(operation);
     }
 
@@ -80,7 +91,10 @@ impl<B: Buffers> Engine<B> {
             let failed = self.operations[operation].failed;
             let to = self.destination(operation, at);
             let avoid = self.requests[self.operations[operation].request].avoid;
-            let place = self.place_to_read(rest, failed, avoid);
+            let Placed { place, lacking } = self.place_to_read(rest, failed, avoid);
+            if lacking && self.waits_for_landing(operation, rest, &place) {
+                return;
+            }
             match place {
                 Place::Leg(leg, sectors) if self.ios.free_slots() > 0 => {
                     let part = Extent::new(at, sectors);
@@ -129,24 +143,35 @@ impl<B: Buffers> Engine<B> {
     /// Returns who serves the beginning of `extent`: none of the legs that have `failed`, and one of
     /// those to `avoid` only where the others have fallen silent. A read that went to a silent leg
     /// for that would be given up again at once, time after time.
-    fn place_to_read(&self, extent: Extent, failed: u8, avoid: u8) -> Place {
-        let place = self.place(extent, failed | avoid);
-        let answers = match place {
+    fn place_to_read(&self, extent: Extent, failed: u8, avoid: u8) -> Placed {
+        let placed = self.placed(extent, failed | avoid);
+        let answers = match placed.place {
             Place::Leg(leg, _) => self.legs[leg].answers(),
             Place::Copy(..) => true,
             Place::Wait | Place::Nowhere => false,
         };
-        if avoid == 0 || answers { place } else { self.place(extent, failed) }
+        if avoid == 0 || answers { placed } else { self.placed(extent, failed) }
     }
 
     /// Returns who serves the beginning of `extent`, leaving out the legs in `except`.
+    pub(super) fn place(&self, extent: Extent, except: u8) -> Place {
+        self.placed(extent, except).place
+    }
+
+    /// Does as [`Engine::place`].
     ///
     /// What has been recorded as lost nobody serves, though legs look fresh for it that hold
     /// something older: a read may be in flight already when its extent is lost.
-    pub(super) fn place(&self, extent: Extent, except: u8) -> Place {
+    fn placed(&self, extent: Extent, except: u8) -> Placed {
         if self.lost.touches(extent) && !planted::is(Planted::LostServed) {
-            return Place::Nowhere;
+            return Placed { place: Place::Nowhere, lacking: false };
         }
+        let mut lacking = false;
+        let place = self.best_place(extent, except, &mut lacking);
+        Placed { place, lacking }
+    }
+
+    fn best_place(&self, extent: Extent, except: u8, lacking: &mut bool) -> Place {
         let mut best: Option<(u64, usize, u64)> = None;
         let mut partial: Option<(u64, usize)> = None;
         let mut frozen = None;
@@ -157,6 +182,7 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             let fresh = self.fresh_prefix(leg, extent);
+            *lacking |= fresh < extent.sectors();
             if fresh == 0 {
                 // What is in flight there may be the newest.
                 let held = self.legs[leg].load.held_until(extent.start).is_some();
@@ -304,7 +330,7 @@ impl<B: Buffers> Engine<B> {
 
     pub(super) fn finish_read_if_done(&mut self, operation: u32) {
         let state = self.operations[operation];
-        if state.parts > 0 {
+        if state.parts > 0 || self.awaits_landing(operation) {
             return;
         }
         if state.unreadable {

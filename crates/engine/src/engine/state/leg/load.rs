@@ -208,10 +208,19 @@ impl Load {
         }
     }
 
-    /// Returns the first held range that overlaps `extent`.
-    fn held_in(&self, extent: Extent) -> Option<Extent> {
+    /// Returns the first held range that overlaps `extent`, and its holder.
+    fn first_in(&self, extent: Extent) -> Option<(Extent, u32)> {
         let at = self.held.partition_point(|(held, _)| held.end <= extent.start);
-        self.held.get(at).map(|&(held, _)| held).filter(|held| held.overlaps(extent))
+        self.held.get(at).copied().filter(|(held, _)| held.overlaps(extent))
+    }
+
+    fn held_in(&self, extent: Extent) -> Option<Extent> {
+        self.first_in(extent).map(|(held, _)| held)
+    }
+
+    /// Returns the I/O that holds the first range that overlaps `extent`.
+    pub(in crate::engine) fn holder(&self, extent: Extent) -> Option<u32> {
+        self.first_in(extent).map(|(_, holder)| holder)
     }
 
     pub(in crate::engine) fn is_held(&self, extent: Extent) -> bool {
