@@ -580,6 +580,16 @@ def test_a_remote_leg_needs_no_quarantine(sandbox: Sandbox) -> None:
     volume.wait_converged()
 
 
+def test_an_upgrade_waits_for_a_volume_that_is_being_opened(sandbox: Sandbox) -> None:
+    slow = Nbdkit(
+        sandbox, size=SIZE + 32 * MIB, options=("--filter=delay",), extra=("wdelay=400ms",)
+    )
+    volume = Volume(sandbox, [sandbox.file("leg0.img", SIZE + 32 * MIB), slow.uri])
+    volume.create(SIZE)
+    volume.start()
+    assert "went on for" in volume.command("upgrade")
+
+
 class Systemd:
     """Imitates systemd for a service with a descriptor store.
 

@@ -89,7 +89,11 @@ impl Reactor {
     /// Schedules another attempt if the obstacle may go away by itself and there is time.
     /// Otherwise reports the error.
     fn put_off(&mut self, attempt: Attempt, error: ReactorError) {
-        let passes = matches!(error, ReactorError::LegSilent(_) | ReactorError::NotAtRest(_));
+        // Busy is a volume that is still being opened, or has other commands to end.
+        let passes = matches!(
+            error,
+            ReactorError::LegSilent(_) | ReactorError::NotAtRest(_) | ReactorError::Busy
+        );
         if passes && self.now < attempt.last {
             let until = self.now + TRY_INTERVAL;
             self.upgrade = Some(Upgrade::Waiting { attempt, until });
