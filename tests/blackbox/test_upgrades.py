@@ -590,6 +590,23 @@ def test_an_upgrade_waits_for_a_volume_that_is_being_opened(sandbox: Sandbox) ->
     assert "went on for" in volume.command("upgrade")
 
 
+def test_an_upgrade_does_not_wait_for_a_scrub(sandbox: Sandbox) -> None:
+    slow = Nbdkit(
+        sandbox, size=SIZE + 32 * MIB, options=("--filter=delay",), extra=("rdelay=100ms",)
+    )
+    volume = Volume(sandbox, [sandbox.file("leg0.img", SIZE + 32 * MIB), slow.uri])
+    volume.create(SIZE)
+    volume.start()
+    wait_until("it is open", lambda: volume.status()["health"] == "healthy")
+    scrub = threading.Thread(target=volume.command, args=("scrub",))
+    scrub.start()
+    wait_until("it scrubs", lambda: volume.status()["scrub"]["running"])
+    hemi_fails("upgrade", "--control", volume.control, says=["busy with other commands"])
+    assert volume.status()["scrub"]["running"]
+    volume.command("scrub", "--stop")
+    scrub.join()
+
+
 class Systemd:
     """Imitates systemd for a service with a descriptor store.
 

@@ -35,9 +35,8 @@ impl fmt::Display for TooSmall {
 impl Preset {
     /// Returns the preset with the capacity of its flash divided by `scale`; rates stay the
     /// same. The blocks that flash frees while it is idle are divided too
-    /// ([`Parameters::divide_background`]). A disk keeps
-    /// its size, since its speed depends on the distance its arm moves, and so does a network
-    /// volume.
+    /// ([`divide_background`](crate::ssd::Parameters::divide_background)). A disk keeps its size,
+    /// since its speed depends on the distance its arm moves, and so does a network volume.
     #[must_use]
     pub fn scaled(mut self, scale: u64) -> Preset {
         match &mut self.model {

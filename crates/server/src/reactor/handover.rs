@@ -89,11 +89,10 @@ impl Reactor {
     /// Schedules another attempt if the obstacle may go away by itself and there is time.
     /// Otherwise reports the error.
     fn put_off(&mut self, attempt: Attempt, error: ReactorError) {
-        // Busy is a volume that is still being opened, or has other commands to end.
-        let passes = matches!(
-            error,
-            ReactorError::LegSilent(_) | ReactorError::NotAtRest(_) | ReactorError::Busy
-        );
+        // A command that runs may run for hours.
+        let opens = self.phase == Phase::Serving && !self.engine.is_serving();
+        let passes =
+            opens || matches!(error, ReactorError::LegSilent(_) | ReactorError::NotAtRest(_));
         if passes && self.now < attempt.last {
             let until = self.now + TRY_INTERVAL;
             self.upgrade = Some(Upgrade::Waiting { attempt, until });
