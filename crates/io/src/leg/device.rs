@@ -4,6 +4,8 @@
 //! that description too, so when hemi is killed, the lock falls only after the last I/O has
 //! ended: a successor that gets the lock cannot be overtaken by its predecessor's writes.
 
+mod holders;
+
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,6 +15,7 @@ use std::time::Duration;
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use self::holders::{holder, mounted_elsewhere};
 use super::open::{FileOptions, OpenError, Purpose};
 use crate::memory::{Mapping, PAGE_BYTES, Span};
 use crate::probe::folder_of;
@@ -297,10 +300,18 @@ fn claim(
             Some(process) => return Err(in_use(path, Some(process))),
             // Its lock has fallen and the device is being let go of, unless somebody else
             // holds it.
-            None if begun.elapsed() <= RELEASE_WAIT_MAX && holders(path).is_none() => {
+            None if begun.elapsed() <= RELEASE_WAIT_MAX && holder(path).is_none() => {
                 std::thread::sleep(LOCK_RETRY);
             }
-            None => return Err(error),
+            None => {
+                return Err(match error {
+                    OpenError::Held { path, by: None } => {
+                        let by = mounted_elsewhere(&path);
+                        OpenError::Held { path, by }
+                    }
+                    error => error,
+                });
+            }
         }
     }
 }
@@ -327,7 +338,7 @@ fn open_descriptor(
     let mode = Mode::RUSR | Mode::WUSR;
     match rustix::fs::open(path, flags, mode) {
         Ok(descriptor) => Ok(descriptor),
-        Err(Errno::BUSY) => Err(OpenError::Held { path: path.into(), by: holders(path) }),
+        Err(Errno::BUSY) => Err(OpenError::Held { path: path.into(), by: holder(path) }),
         // The file system may have created the file before it refused O_DIRECT.
         Err(Errno::INVAL) if options.direct => {
             let plain = flags - OFlags::DIRECT - OFlags::CREATE - OFlags::EXCL;
@@ -456,45 +467,6 @@ fn is_read_only(path: &Path) -> bool {
     std::iter::once(base.join("ro"))
         .chain(disk)
         .any(|file| std::fs::read_to_string(file).is_ok_and(|text| text.trim() == "1"))
-}
-
-/// Returns the exclusive user of a block device in words, as far as the system knows it.
-fn holders(path: &Path) -> Option<String> {
-    let device = rustix::fs::stat(path).ok()?.st_rdev;
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    users(Path::new(&format!("/sys/dev/block/{major}:{minor}")), &mounts)
-}
-
-/// Returns the user of the device at `folder` in sysfs. `mounts` is the kernel's list of
-/// mounts.
-fn users(folder: &Path, mounts: &str) -> Option<String> {
-    if let Some(user) = user_of(folder, mounts) {
-        return Some(user);
-    }
-    // A disk is in use if one of its partitions is.
-    let entries = std::fs::read_dir(folder).ok()?.flatten();
-    entries.filter(|entry| entry.path().join("partition").exists()).find_map(|part| {
-        let user = user_of(&part.path(), mounts)?;
-        let name = part.file_name().to_string_lossy().into_owned();
-        Some(format!(
-            "a disk with partitions, of which {name} is {user} (a free partition can be a leg \
-             by itself)"
-        ))
-    })
-}
-
-fn user_of(folder: &Path, mounts: &str) -> Option<String> {
-    let number = std::fs::read_to_string(folder.join("dev")).ok()?.trim().to_owned();
-    let mounted = mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ').skip(2);
-        (fields.next() == Some(&number)).then(|| fields.nth(1).map(str::to_owned))?
-    });
-    if let Some(point) = mounted {
-        return Some(format!("mounted on {point}"));
-    }
-    let holder = std::fs::read_dir(folder.join("holders")).ok()?.find_map(Result::ok)?;
-    Some(format!("held by {}", holder.file_name().to_string_lossy()))
 }
 
 /// Returns the process that holds the lock of a file, as far as the system knows it.

@@ -2,9 +2,10 @@
 //! without it.
 
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use hemi_io::leg::{FileOptions, OpenLeg, Purpose};
 use hemi_server::create::{CreateOptions, Created, create};
@@ -60,6 +61,28 @@ impl Drop for Mount<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(self.0).output();
     }
+}
+
+/// Runs a test by itself in a mount namespace of its own. What it mounts is copied to no other
+/// namespace that is made meanwhile, where it would stay mounted after it is unmounted here.
+/// Returns true in the process that is to run the test.
+fn in_own_mounts(test: &str) -> bool {
+    const INSIDE: &str = "HEMI_TEST_OWN_MOUNTS";
+    if std::env::var_os(INSIDE).is_some() || !rustix::process::geteuid().is_root() {
+        return true;
+    }
+    let program = std::env::current_exe().expect("the path of this test program");
+    let test = format!("create_devices::{test}");
+    let output = Command::new("unshare")
+        .args(["--mount".as_ref(), program.as_os_str()])
+        .args(["--exact", &test, "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("unshare is there");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}{complaint}");
+    false
 }
 
 fn root() -> Option<TempDir> {
@@ -121,6 +144,9 @@ fn assert_only_signed(device: &str) {
 
 #[test]
 fn a_mounted_device_is_refused_whatever_is_said() {
+    if !in_own_mounts("a_mounted_device_is_refused_whatever_is_said") {
+        return;
+    }
     let Some(folder) = root() else { return };
     let (device, other) = (Loop::new(folder.path(), "a", &[]), Loop::new(folder.path(), "b", &[]));
     let legs = [device.device.as_str(), other.device.as_str()];
@@ -203,6 +229,35 @@ fn the_same_device_twice_and_a_small_one_are_refused() {
     refused(&large, &["has 83886080 bytes", "needs 84934656", "1048576 bytes more"]);
 }
 
+/// A mount namespace that is copied while a device is mounted keeps the mount, as a container's
+/// may. The error names a process in it.
+#[test]
+fn a_device_mounted_in_another_namespace_names_a_process_there() {
+    if !in_own_mounts("a_device_mounted_in_another_namespace_names_a_process_there") {
+        return;
+    }
+    let Some(folder) = root() else { return };
+    let (device, other) = (Loop::new(folder.path(), "a", &[]), Loop::new(folder.path(), "b", &[]));
+    let legs = [device.device.as_str(), other.device.as_str()];
+    run("mkfs.ext4", &["-q", &device.device]);
+    let point = folder.path().join("mounted");
+    let mount = Mount::new(&device.device, &point);
+    let mut container = Command::new("unshare")
+        .args(["--mount", "sh", "-c", "echo copied; exec sleep 600"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("unshare is there");
+    let told = container.stdout.as_mut().expect("it is piped");
+    told.read_exact(&mut [0; 7]).expect("the namespace is copied");
+    drop(mount);
+    let place = format!("mounted on {} in the mount namespace of process ", point.display());
+    let text = create(&wiping(&legs)).map(|_| ()).map_err(|error| error.to_string());
+    container.kill().and_then(|()| container.wait()).expect("it is this process's child");
+    let text = text.expect_err("it must be refused");
+    assert!(text.contains(&format!("{place}{} (", container.id())), "{text}");
+    create(&wiping(&legs)).expect("with the last process the namespace is gone");
+}
+
 /// Signatures at the far end are wiped as well.
 #[test]
 fn a_wipe_reaches_both_ends() {
@@ -236,6 +291,9 @@ fn data_between_the_ends_of_a_device_is_found_by_samples() {
 
 #[test]
 fn what_cannot_be_written_is_refused_with_errno_and_way_out() {
+    if !in_own_mounts("what_cannot_be_written_is_refused_with_errno_and_way_out") {
+        return;
+    }
     let Some(folder) = root() else { return };
     let (device, other) = (Loop::new(folder.path(), "a", &[]), Loop::new(folder.path(), "b", &[]));
     let legs = [device.device.as_str(), other.device.as_str()];

@@ -147,30 +147,3 @@ fn udev_is_known_by_its_name() {
     child.wait().unwrap();
     assert!(known);
 }
-
-#[test]
-fn a_disk_is_held_by_who_holds_a_partition_of_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let disk = folder.path();
-    let write = |name: &str, text: &str| {
-        let path = disk.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
-    write("dev", "8:0\n");
-    write("queue/rotational", "1\n");
-    for part in 1..3 {
-        write(&format!("sda{part}/partition"), &format!("{part}\n"));
-        write(&format!("sda{part}/dev"), &format!("8:{part}\n"));
-    }
-    let other = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n";
-    assert_eq!(users(disk, other), None);
-    let mounts = format!("{other}30 22 8:2 / /home rw - ext4 /dev/sda2 rw\n");
-    let text = users(disk, &mounts).unwrap();
-    assert!(text.contains("partitions, of which sda2 is mounted on /home"), "{text}");
-    std::fs::create_dir_all(disk.join("sda1/holders/md0")).unwrap();
-    let text = users(disk, other).unwrap();
-    assert!(text.contains("sda1 is held by md0"), "{text}");
-    let whole = format!("{other}30 22 8:0 / /srv rw - ext4 /dev/sda rw\n");
-    assert_eq!(users(disk, &whole).as_deref(), Some("mounted on /srv"));
-}
