@@ -2,7 +2,7 @@
 //! write to land there, as long as that is worth it.
 
 use crate::world::script::What;
-use crate::world::{World, calm};
+use crate::world::{REGION_BYTES, World, calm};
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::marks::Mark;
 use hemi_engine::settings::{Policy, Settings};
@@ -19,26 +19,36 @@ const SLOW: u64 = 10 * MILLISECOND;
 /// The time that B takes for a read and, unless it is held up, for a write.
 const QUICK: u64 = MILLISECOND;
 
-/// Returns two legs that the engine knows, with a write of [`READ`] that has been acknowledged and that
-/// B still has in flight. A takes `slow` for a read.
-fn landing_with(policy: Policy, slow: u64) -> World {
-    let mut world = World::with_ledger(1, 2, Settings { policy, clean_after: SECOND, ..calm() });
+fn settings(policy: Policy) -> Settings {
+    Settings { policy, clean_after: SECOND, ..calm() }
+}
+
+/// Lets the engine learn that A takes `slow` for a read, and B less, by requests for `extent`.
+fn learn(world: &mut World, extent: Extent, slow: u64) {
+    let Extent { start, .. } = extent;
     world.steady(A, 50 * MICROSECOND);
     world.steady(B, QUICK);
     for _ in 0..200 {
-        world.write(64, 8);
+        world.write(start, 8);
     }
     // Only A has this, so that it is known how slow A is.
     world.hold(B, What::Writes);
-    world.write(64, 8);
+    world.write(start, 8);
     world.steady(A, slow);
     for _ in 0..100 {
-        world.read(64, 8);
+        world.read(start, 8);
     }
     world.release(B);
     for _ in 0..100 {
-        world.read(64, 8);
+        world.read(start, 8);
     }
+}
+
+/// Returns two legs that the engine knows, with a write of [`READ`] that has been acknowledged and that
+/// B still has in flight. A takes `slow` for a read.
+fn landing_in(settings: Settings, slow: u64) -> World {
+    let mut world = World::with_ledger(1, 2, settings);
+    learn(&mut world, Extent::new(64, 8), slow);
     world.steady(A, 50 * MICROSECOND);
     world.hold(B, What::Writes);
     let write = world.submit(Operation::Write, READ, false);
@@ -49,7 +59,7 @@ fn landing_with(policy: Policy, slow: u64) -> World {
 }
 
 fn landing() -> World {
-    landing_with(Policy::First, SLOW)
+    landing_in(settings(Policy::First), SLOW)
 }
 
 /// Submits a read of what was written and returns it. It waits.
@@ -132,6 +142,46 @@ fn a_read_does_not_wait_for_a_leg_that_lacks_more() {
     world.converge();
 }
 
+/// B lacks so much of the region that it owes it as a whole, what is in flight to it included.
+#[test]
+fn a_read_does_not_wait_for_a_leg_that_owes_the_region() {
+    let settings = Settings { owed_extents_max: 8, ..settings(Policy::First) };
+    let mut world = landing_in(settings, SLOW);
+    world.steady(A, 10 * MICROSECOND);
+    for sector in (16..64).step_by(2) {
+        world.submit(Operation::Write, Extent::new(sector, 1), false);
+    }
+    world.wait(100 * MICROSECOND);
+    assert_eq!(world.status().legs[B].owed_region_bytes, REGION_BYTES);
+    world.steady(A, SLOW);
+    sent_at_once(&mut world, READ);
+    world.release(B);
+    world.read_everything();
+    world.converge();
+}
+
+/// Two reads meet the same bad sectors of B. Once A has answered the first, B is given the data to
+/// rewrite: the second does not wait for that.
+#[test]
+fn a_read_does_not_wait_for_a_leg_that_failed_it() {
+    let mut world = landing();
+    world.release(B);
+    world.hold(B, What::Anything);
+    let reads = [(); 2].map(|()| world.submit(Operation::Read, READ, false));
+    let [first, second] = world.ids(B, What::Reads)[..] else { panic!("B is quicker") };
+    world.steady(A, 50 * MICROSECOND);
+    world.fail(first);
+    world.wait(MILLISECOND);
+    assert!(world.is_answered(reads[0]), "A has it");
+    assert!(world.is_in_flight(B, What::Writes, READ), "B is not repaired");
+    world.fail(second);
+    assert!(world.is_in_flight(A, What::Reads, READ), "it waits");
+    world.release(B);
+    world.wait(SLOW);
+    assert!(world.is_answered(reads[1]));
+    world.converge();
+}
+
 /// The session of B drops, and with it the write.
 #[test]
 fn a_read_does_not_wait_for_a_leg_that_is_gone() {
@@ -157,7 +207,7 @@ fn a_read_does_not_wait_for_a_write_that_has_failed() {
 /// B is no quicker than A.
 #[test]
 fn a_read_does_not_wait_where_that_gains_nothing() {
-    sent_at_once(&mut landing_with(Policy::First, QUICK / 2), READ);
+    sent_at_once(&mut landing_in(settings(Policy::First), QUICK / 2), READ);
 }
 
 /// Other requests go on, a write of the same sectors comes after the read.
@@ -180,6 +230,6 @@ fn others_do_not_wait_with_the_read() {
 /// The published rules know no such wait.
 #[test]
 fn no_read_waits_under_another_policy() {
-    let mut world = landing_with(Policy::Paper, SLOW);
+    let mut world = landing_in(settings(Policy::Paper), SLOW);
     sent_at_once(&mut world, READ);
 }

@@ -11,7 +11,7 @@
 use alloc::vec::Vec;
 
 use crate::engine::Engine;
-use crate::engine::path::read::Place;
+use crate::engine::path::read::{Place, Placed};
 use crate::engine::state::leg::Leg;
 use crate::engine::state::slab::Key;
 use crate::identifiers::LegIndex;
@@ -64,21 +64,21 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Returns true if a read, of which nothing has been sent, is to wait for a write in flight rather
-    /// than be sent to its `place`, and has it wait.
+    /// than be sent to where it is `placed`, and has it wait.
     pub(super) fn waits_for_landing(
         &mut self,
         operation: u32,
         extent: Extent,
-        place: &Place,
+        placed: &Placed,
     ) -> bool {
         let state = &self.operations[operation];
         let is_first = extent == state.extent && state.parts == 0;
-        let Place::Leg(best, sectors) = *place else { return false };
+        let Placed { place: Place::Leg(best, sectors), lacking } = *placed else { return false };
         if !is_first || self.settings.policy != Policy::First {
             return false;
         }
-        let (failed, elsewhere) = (state.failed, self.legs[best].expected_read(sectors));
-        let found = self.landing_before(elsewhere, extent, failed);
+        let elsewhere = self.legs[best].expected_read(sectors);
+        let found = self.landing_before(elsewhere, extent, lacking);
         let Some((leg, until)) = found else { return false };
         let until = if planted::is(Planted::LateLandingAwaited) { Instant::NEVER } else { until };
         self.marks.add(Mark::ReadAwaitedLanding);
@@ -87,16 +87,16 @@ impl<B: Buffers> Engine<B> {
         true
     }
 
-    /// Returns the leg that would serve a read of `extent` soonest once a write there has landed, and
-    /// the time at which that write is late; `None` if the read would take as long as `elsewhere`. Leaves
-    /// out the legs that have `failed` it.
+    /// Returns the leg, of those `lacking` a part of `extent`, that would serve a read of it soonest once
+    /// a write there has landed, and the time at which that write is late; `None` if the read would take
+    /// as long as `elsewhere`.
     fn landing_before(
         &self,
         elsewhere: u64,
         extent: Extent,
-        failed: u8,
+        lacking: u8,
     ) -> Option<(LegIndex, Instant)> {
-        let lands = |leg: &&Leg| failed & leg.index.bit() == 0 && is_landing(leg, extent);
+        let lands = |leg: &&Leg| lacking & leg.index.bit() != 0 && is_landing(leg, extent);
         let landing = self.legs.in_use().iter().filter(lands);
         let (time, until, leg) = landing.filter_map(|leg| self.soon(leg, extent)).min()?;
         (time < elsewhere).then_some((leg, until))
@@ -106,8 +106,7 @@ impl<B: Buffers> Engine<B> {
     /// then on, with the moment at which the write is late; `None` if more than that write is lacking, or
     /// it is late already.
     fn soon(&self, leg: &Leg, extent: Extent) -> Option<(u64, Instant, LegIndex)> {
-        let region = self.regions.of_sector(extent.start);
-        if self.regions.is_stale(leg.index, region) || leg.debts.overlapping(extent).is_some() {
+        if self.landed_prefix(leg.index.index(), extent) < extent.sectors() {
             return None;
         }
         let write = leg.load.holder(extent)?;
@@ -122,10 +121,7 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn send_landed(&mut self) {
         let mut at = 0;
         while let Some(&Waiting { operation, leg, until }) = self.landings.waiting.get(at) {
-            let Some(state) = self.operations.get(operation) else {
-                self.landings.waiting.swap_remove(at);
-                continue;
-            };
+            let state = self.operations.get(operation).expect("a read that waits has not ended");
             let lands = is_landing(&self.legs[leg.index()], state.extent);
             if lands && self.clock.now() < until {
                 at += 1;

@@ -29,10 +29,11 @@ pub(in crate::engine) enum Place {
     Nowhere,
 }
 
-/// The server of the beginning of an extent, and whether another leg lacks a part of it.
-struct Placed {
-    place: Place,
-    lacking: bool,
+/// The server of the beginning of an extent, and the legs that would do but for a part that they lack,
+/// as a mask.
+pub(super) struct Placed {
+    pub(super) place: Place,
+    pub(super) lacking: u8,
 }
 
 /// Second reads, and how many of them there may be.
@@ -91,11 +92,11 @@ impl<B: Buffers> Engine<B> {
             let failed = self.operations[operation].failed;
             let to = self.destination(operation, at);
             let avoid = self.requests[self.operations[operation].request].avoid;
-            let Placed { place, lacking } = self.place_to_read(rest, failed, avoid);
-            if lacking && self.waits_for_landing(operation, rest, &place) {
+            let placed = self.place_to_read(rest, failed, avoid);
+            if placed.lacking != 0 && self.waits_for_landing(operation, rest, &placed) {
                 return;
             }
-            match place {
+            match placed.place {
                 Place::Leg(leg, sectors) if self.ios.free_slots() > 0 => {
                     let part = Extent::new(at, sectors);
                     self.marks.add_if(part != rest, Mark::ReadSplit);
@@ -158,20 +159,15 @@ impl<B: Buffers> Engine<B> {
         self.placed(extent, except).place
     }
 
-    /// Does as [`Engine::place`].
+    /// Does as [`Engine::place`], and tells the legs that lack a part of `extent`.
     ///
     /// What has been recorded as lost nobody serves, though legs look fresh for it that hold
     /// something older: a read may be in flight already when its extent is lost.
     fn placed(&self, extent: Extent, except: u8) -> Placed {
         if self.lost.touches(extent) && !planted::is(Planted::LostServed) {
-            return Placed { place: Place::Nowhere, lacking: false };
+            return Placed { place: Place::Nowhere, lacking: 0 };
         }
-        let mut lacking = false;
-        let place = self.best_place(extent, except, &mut lacking);
-        Placed { place, lacking }
-    }
-
-    fn best_place(&self, extent: Extent, except: u8, lacking: &mut bool) -> Place {
+        let mut lacking = 0;
         let mut best: Option<(u64, usize, u64)> = None;
         let mut partial: Option<(u64, usize)> = None;
         let mut frozen = None;
@@ -182,7 +178,9 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             let fresh = self.fresh_prefix(leg, extent);
-            *lacking |= fresh < extent.sectors();
+            if fresh < extent.sectors() {
+                lacking |= state.index.bit();
+            }
             if fresh == 0 {
                 // What is in flight there may be the newest.
                 let held = self.legs[leg].load.held_until(extent.start).is_some();
@@ -217,20 +215,21 @@ impl<B: Buffers> Engine<B> {
                 best = Some((expected, leg, fresh));
             }
         }
-        if let Some((_, leg, sectors)) = best {
-            return Place::Leg(leg, sectors);
-        }
-        if let Some((sectors, leg)) = partial {
-            return Place::Leg(leg, sectors);
-        }
-        if let Some((source, sectors)) = self.copy_of(extent) {
-            return Place::Copy(source, sectors);
-        }
-        if let Some((sectors, leg)) = frozen {
+        let place = if let Some((_, leg, sectors)) = best {
+            Place::Leg(leg, sectors)
+        } else if let Some((sectors, leg)) = partial {
+            Place::Leg(leg, sectors)
+        } else if let Some((source, sectors)) = self.copy_of(extent) {
+            Place::Copy(source, sectors)
+        } else if let Some((sectors, leg)) = frozen {
             // Nobody else has it: it is worth waiting for.
-            return Place::Leg(leg, sectors);
-        }
-        if may_come { Place::Wait } else { Place::Nowhere }
+            Place::Leg(leg, sectors)
+        } else if may_come {
+            Place::Wait
+        } else {
+            Place::Nowhere
+        };
+        Placed { place, lacking }
     }
 
     /// A debt that keeps the newest data of the beginning of `extent`.
@@ -248,23 +247,28 @@ impl<B: Buffers> Engine<B> {
     /// Returns how many sectors from the beginning of `extent` (within one region) the leg is fresh
     /// for.
     pub(in crate::engine) fn fresh_prefix(&self, leg: usize, extent: Extent) -> u64 {
+        let landed = self.landed_prefix(leg, extent);
+        match self.legs[leg].load.first_held(extent) {
+            Some(held) if !planted::is(Planted::ReadOvertakenLeg) => {
+                landed.min(held - extent.start)
+            }
+            _ => landed,
+        }
+    }
+
+    /// Returns how many sectors from the beginning of `extent` (within one region) the leg will be
+    /// fresh for once the writes in flight to it have landed.
+    pub(super) fn landed_prefix(&self, leg: usize, extent: Extent) -> u64 {
         let state = &self.legs[leg];
-        let region = self.regions.of_sector(extent.start);
-        if self.regions.is_stale(state.index, region) {
+        if self.regions.is_stale(state.index, self.regions.of_sector(extent.start)) {
             return 0;
         }
-        let mut end = extent.end;
-        if let Some((_, debt)) = state.debts.overlapping(extent)
-            && !planted::is(Planted::ReadOwedLeg)
-        {
-            end = end.min(debt.extent.start.max(extent.start));
+        match state.debts.overlapping(extent) {
+            Some((_, debt)) if !planted::is(Planted::ReadOwedLeg) => {
+                debt.extent.start.saturating_sub(extent.start)
+            }
+            _ => extent.sectors(),
         }
-        if let Some(held) = state.load.first_held(extent)
-            && !planted::is(Planted::ReadOvertakenLeg)
-        {
-            end = end.min(held);
-        }
-        end - extent.start
     }
 
     /// A leg's read of (a part of) an operation ended.
