@@ -227,16 +227,11 @@ impl Debts {
         self.link_by_age(key.slot);
     }
 
-    /// Keeps its age list ordered: almost always an append at the new end.
+    /// Keeps its age list ordered. Almost always a debt is newer than all others, or, after a write that
+    /// failed, than few.
     fn link_by_age(&mut self, slot: u32) {
-        let since = self.entries[slot].since.arrived;
         let list = self.entries[slot].list();
-        let mut newer = NONE;
-        let mut older = self.ages[list].newest;
-        while older != NONE && self.entries[older].since.arrived > since {
-            newer = older;
-            older = self.entries[older].older;
-        }
+        let (older, newer) = self.place_by_age(list, self.entries[slot].since.arrived);
         self.entries[slot].older = older;
         self.entries[slot].newer = newer;
         if older == NONE {
@@ -248,6 +243,24 @@ impl Debts {
             self.ages[list].newest = slot;
         } else {
             self.entries[newer].older = slot;
+        }
+    }
+
+    /// Returns the newest debt of a list that arrived no later than `arrived`, and the one after it:
+    /// [`NONE`] beyond the ends. Looks from both ends at once.
+    fn place_by_age(&self, list: usize, arrived: Instant) -> (u32, u32) {
+        let Ages { oldest, newest } = self.ages[list];
+        let is_later = |slot: u32| self.entries[slot].since.arrived > arrived;
+        let (mut at_new, mut at_old) = ((newest, NONE), (NONE, oldest));
+        loop {
+            if at_new.0 == NONE || !is_later(at_new.0) {
+                return at_new;
+            }
+            if at_old.1 == NONE || is_later(at_old.1) {
+                return at_old;
+            }
+            at_new = (self.entries[at_new.0].older, at_new.0);
+            at_old = (at_old.1, self.entries[at_old.1].newer);
         }
     }
 
@@ -483,5 +496,36 @@ mod tests {
                 prop_assert_eq!(references.get(buffer).copied().unwrap_or(0), *count);
             }
         }
+
+        /// Against a plain list: by arrival, and in order of their coming where that is the same.
+        #[test]
+        fn debts_are_kept_by_age(steps in proptest::collection::vec((0u64..12, any::<bool>()), 1..80)) {
+            let mut debts = Debts::new(256);
+            let mut model: Vec<(u64, u64)> = Vec::new();
+            for (sector, (number, takes)) in (0..).zip(steps) {
+                if takes && !model.is_empty() {
+                    let (_, taken) = model.remove(number as usize % model.len());
+                    let (slot, _) = debts.overlapping(Extent::new(taken, 1)).expect("it is owed");
+                    debts.take(slot);
+                    continue;
+                }
+                let since = Since::at(Instant(number));
+                debts.add(Debt::new(Extent::new(sector, 1), Source::Leg, since, Key::NONE));
+                model.insert(model.partition_point(|one| one.0 <= number), (number, sector));
+                let sectors: Vec<u64> = model.iter().map(|one| one.1).collect();
+                prop_assert_eq!(by_age(&debts, |ages| ages.oldest, |debt| debt.newer), &sectors[..]);
+                let mut back = by_age(&debts, |ages| ages.newest, |debt| debt.older);
+                back.reverse();
+                prop_assert_eq!(back, sectors);
+            }
+        }
+    }
+
+    /// Returns the sectors owed of the list that has any, from one end on.
+    fn by_age(debts: &Debts, end: fn(Ages) -> u32, next: fn(&Debt) -> u32) -> Vec<u64> {
+        let owed = |slot: u32| (slot != NONE).then_some(slot);
+        let begun = debts.ages.iter().find_map(|ages| owed(end(*ages)));
+        let slots = core::iter::successors(begun, |slot| owed(next(&debts.entries[*slot])));
+        slots.map(|slot| debts.entries[slot].extent.start).collect()
     }
 }
