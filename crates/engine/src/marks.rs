@@ -105,6 +105,8 @@ marks! {
     FlushWaitedForMove "flush waited for a move",
     /// A flush depended on a silent leg, whose regions had to move.
     FlushOffSilentLeg "flush moved regions off a silent leg",
+    /// While no client flushed, a write was not waited for on its authority.
+    AuthorityNotAwaited "authority not awaited between flushes",
     /// A device flush failed.
     FlushFailed "device flush failed",
     /// A client's flush reported a loss.

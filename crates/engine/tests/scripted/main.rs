@@ -11,6 +11,7 @@ mod configure;
 mod copies;
 mod crashes;
 mod exposure;
+mod first_completion;
 mod flapping;
 mod format_golden;
 mod format_properties;

@@ -102,6 +102,8 @@ impl<B: Buffers> Engine<B> {
             let deadline = self.late_deadline(operation);
             let late = deadline.is_some_and(|deadline| self.clock.now() >= deadline);
             if !answers || state.failed & authority.bit() != 0 || timed_out || late {
+                let quiet = late && self.flushing.is_quiet(self.clock.now());
+                self.marks.add_if(quiet, Mark::AuthorityNotAwaited);
                 if timed_out {
                     self.regions.force_move(record);
                 } else {
@@ -211,8 +213,9 @@ impl<B: Buffers> Engine<B> {
 
     /// Returns when the authority of an operation's region has been waited for long enough, if another
     /// leg has the write. By the ledger, that is when it is later than it usually is, and at once if it
-    /// is always slower than the leg that has it. Where a page has to say who takes over, its write
-    /// costs what would be gained by that: then it is when the write is handed over.
+    /// is always slower than the leg that has it, or if clients do not flush: only a flush waits for the
+    /// page of a move. Where a page has to say at once who takes over, its write costs what would be
+    /// gained by that: then it is when the write is handed over.
     fn late_deadline(&self, operation: u32) -> Option<Instant> {
         let state = &self.operations[operation];
         let authority = self.regions.entry(state.region).authority();
@@ -228,11 +231,11 @@ impl<B: Buffers> Engine<B> {
         let has_it = |leg: &&Leg| state.done & leg.index.bit() != 0;
         let outpaced = decides.pace.is_slow()
             && self.legs.that_are_in().filter(has_it).any(|leg| !leg.pace.is_slow());
-        let wait = match (by_ledger, outpaced) {
-            (true, true) => 0,
-            (true, false) => decides.pace.late_after(sectors).min(hand_over),
-            (false, _) if planted::is(Planted::LateWriteAwaited) => return None,
-            (false, _) => hand_over,
+        let wait = match by_ledger {
+            true if outpaced || self.flushing.is_quiet(self.clock.now()) => 0,
+            true => decides.pace.late_after(sectors).min(hand_over),
+            false if planted::is(Planted::LateWriteAwaited) => return None,
+            false => hand_over,
         };
         Some(state.sent + wait)
     }

@@ -21,10 +21,13 @@ use crate::io::{Buffers, LegError, LegOperation, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::{FlushCopies, Policy};
-use hemi_units::{Extent, Instant};
+use hemi_units::{Extent, Instant, SECOND};
 
 /// Connections told apart for reporting a flush that lost data; ids are taken modulo this.
 const CONNECTIONS: usize = 1024;
+
+/// Clients do not flush when they have not for this long.
+const QUIET_AFTER: u64 = SECOND;
 
 /// A request that waits for its flush to be answered.
 #[derive(Clone, Copy)]
@@ -52,17 +55,29 @@ struct Waiting {
 pub(in crate::engine) struct Flushing {
     waiting: Vec<Waiting>,
     failures: Failures,
+    /// The last time that a client asked for something to be durable; `None` before the first.
+    asked: Option<Instant>,
 }
 
 impl Flushing {
     pub(in crate::engine) fn with_capacity(capacity: usize) -> Flushing {
         let waiting = Vec::with_capacity(capacity);
-        Flushing { waiting, failures: Failures::default() }
+        Flushing { waiting, failures: Failures::default(), asked: None }
     }
 
     /// Returns true if a client waits for a flush.
     pub(in crate::engine) fn is_awaited(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Notes that a client asks for something to be durable, by a flush or with FUA.
+    pub(super) fn note_asked(&mut self, now: Instant) {
+        self.asked = Some(now);
+    }
+
+    /// Returns true if clients have not asked for anything to be durable for a while.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        self.asked.is_none_or(|asked| now.since(asked) >= QUIET_AFTER)
     }
 
     /// Notes that flushed-for data is gone: the next flush of each connection reports it.
@@ -123,6 +138,7 @@ impl<B: Buffers> Engine<B> {
             self.buffers.release(buffer);
         }
         self.regions.note_flush();
+        self.flushing.note_asked(self.clock.now());
         // A write with FUA ends in one: what was sent of it meanwhile counts as before it.
         let early = planted::is(Planted::FuaCountsFromStart);
         let covers_until = if early { self.requests[slot].started } else { self.clock.now() };

@@ -76,6 +76,7 @@ impl<B: Buffers> Engine<B> {
         }
         if self.operations[operation].fua {
             self.regions.note_fua(self.record_of(operation));
+            self.flushing.note_asked(self.clock.now());
         }
         for leg in self.legs.slots() {
             if self.legs[leg].is_member() {
