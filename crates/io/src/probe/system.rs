@@ -132,7 +132,8 @@ pub(super) fn signatures(path: &Path) -> Vec<Content> {
     Vec::new()
 }
 
-fn sys_folder(number: u64) -> PathBuf {
+/// Returns the folder in sysfs of the block device with this number.
+pub(crate) fn sys_folder(number: u64) -> PathBuf {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
     fs::canonicalize(&link).unwrap_or(link)
@@ -152,14 +153,16 @@ fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-fn partition_names(folder: &Path) -> Vec<String> {
+/// Returns the names of the partitions of the disk at `folder` in sysfs, sorted.
+pub(crate) fn partition_names(folder: &Path) -> Vec<String> {
     let mut names = entries(folder);
     names.retain(|name| folder.join(name).join("partition").exists());
     names
 }
 
-/// Returns the mount point of the device with this `major:minor`, from /proc/self/mountinfo.
-fn mount_point(mounts: &str, number: &str) -> Option<String> {
+/// Returns the mount point of the device with this `major:minor`, from the text of a process's
+/// mountinfo.
+pub(crate) fn mount_point(mounts: &str, number: &str) -> Option<String> {
     mounts.lines().find_map(|line| {
         let mut fields = line.split(' ').skip(2);
         let matches = fields.next() == Some(number);

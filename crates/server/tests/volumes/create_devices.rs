@@ -65,11 +65,12 @@ impl Drop for Mount<'_> {
 
 /// Runs a test by itself in a mount namespace of its own. What it mounts is copied to no other
 /// namespace that is made meanwhile, where it would stay mounted after it is unmounted here.
-/// Returns true in the process that is to run the test.
-fn in_own_mounts(test: &str) -> bool {
+/// Returns its folder in the process that is to run the test, as [`root`] does elsewhere.
+fn in_own_mounts(test: &str) -> Option<TempDir> {
     const INSIDE: &str = "HEMI_TEST_OWN_MOUNTS";
-    if std::env::var_os(INSIDE).is_some() || !rustix::process::geteuid().is_root() {
-        return true;
+    let folder = root()?;
+    if std::env::var_os(INSIDE).is_some() {
+        return Some(folder);
     }
     let program = std::env::current_exe().expect("the path of this test program");
     let test = format!("create_devices::{test}");
@@ -82,7 +83,7 @@ fn in_own_mounts(test: &str) -> bool {
     let text = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{text}{complaint}");
-    false
+    None
 }
 
 fn root() -> Option<TempDir> {
@@ -144,10 +145,9 @@ fn assert_only_signed(device: &str) {
 
 #[test]
 fn a_mounted_device_is_refused_whatever_is_said() {
-    if !in_own_mounts("a_mounted_device_is_refused_whatever_is_said") {
+    let Some(folder) = in_own_mounts("a_mounted_device_is_refused_whatever_is_said") else {
         return;
-    }
-    let Some(folder) = root() else { return };
+    };
     let (device, other) = (Loop::new(folder.path(), "a", &[]), Loop::new(folder.path(), "b", &[]));
     let legs = [device.device.as_str(), other.device.as_str()];
     run("mkfs.ext4", &["-q", "-L", "precious", &device.device]);
@@ -233,14 +233,14 @@ fn the_same_device_twice_and_a_small_one_are_refused() {
 /// may. The error names a process in it.
 #[test]
 fn a_device_mounted_in_another_namespace_names_a_process_there() {
-    if !in_own_mounts("a_device_mounted_in_another_namespace_names_a_process_there") {
+    let Some(folder) = in_own_mounts("a_device_mounted_in_another_namespace_names_a_process_there")
+    else {
         return;
-    }
-    let Some(folder) = root() else { return };
+    };
     let (device, other) = (Loop::new(folder.path(), "a", &[]), Loop::new(folder.path(), "b", &[]));
     let legs = [device.device.as_str(), other.device.as_str()];
     run("mkfs.ext4", &["-q", &device.device]);
-    let point = folder.path().join("mounted");
+    let point = folder.path().join("mounted there");
     let mount = Mount::new(&device.device, &point);
     let mut container = Command::new("unshare")
         .args(["--mount", "sh", "-c", "echo copied; exec sleep 600"])
@@ -291,10 +291,10 @@ fn data_between_the_ends_of_a_device_is_found_by_samples() {
 
 #[test]
 fn what_cannot_be_written_is_refused_with_errno_and_way_out() {
-    if !in_own_mounts("what_cannot_be_written_is_refused_with_errno_and_way_out") {
+    let Some(folder) = in_own_mounts("what_cannot_be_written_is_refused_with_errno_and_way_out")
+    else {
         return;
-    }
-    let Some(folder) = root() else { return };
+    };
     let (device, other) = (Loop::new(folder.path(), "a", &[]), Loop::new(folder.path(), "b", &[]));
     let legs = [device.device.as_str(), other.device.as_str()];
     create(&options(&legs)).expect("both are empty");

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::probe::{mount_point, partition_names, sys_folder};
+
 /// Returns the exclusive user of a block device in words, as far as this mount namespace and the
 /// kernel's list of holders know it.
 pub(super) fn holder(path: &Path) -> Option<String> {
@@ -36,11 +38,8 @@ pub(super) fn mounted_elsewhere(path: &Path) -> Option<String> {
     })
 }
 
-/// Returns the folder of a block device in sysfs.
 fn folder_of_device(path: &Path) -> Option<PathBuf> {
-    let device = rustix::fs::stat(path).ok()?.st_rdev;
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    Some(PathBuf::from(format!("/sys/dev/block/{major}:{minor}")))
+    Some(sys_folder(rustix::fs::stat(path).ok()?.st_rdev))
 }
 
 /// Returns the user of the device at `folder` in sysfs. `mounts` is the kernel's list of
@@ -50,10 +49,8 @@ fn user(folder: &Path, mounts: &str) -> Option<String> {
         return Some(user);
     }
     // A disk is in use if one of its partitions is.
-    let entries = std::fs::read_dir(folder).ok()?.flatten();
-    entries.filter(|entry| entry.path().join("partition").exists()).find_map(|part| {
-        let user = user_of(&part.path(), mounts)?;
-        let name = part.file_name().to_string_lossy().into_owned();
+    partition_names(folder).into_iter().find_map(|name| {
+        let user = user_of(&folder.join(&name), mounts)?;
         Some(format!(
             "a disk with partitions, of which {name} is {user} (a free partition can be a leg \
              by itself)"
@@ -63,11 +60,7 @@ fn user(folder: &Path, mounts: &str) -> Option<String> {
 
 fn user_of(folder: &Path, mounts: &str) -> Option<String> {
     let number = std::fs::read_to_string(folder.join("dev")).ok()?.trim().to_owned();
-    let mounted = mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ').skip(2);
-        (fields.next() == Some(&number)).then(|| fields.nth(1).map(str::to_owned))?
-    });
-    if let Some(point) = mounted {
+    if let Some(point) = mount_point(mounts, &number) {
         return Some(format!("mounted on {point}"));
     }
     let holder = std::fs::read_dir(folder.join("holders")).ok()?.find_map(Result::ok)?;
