@@ -231,11 +231,15 @@ impl<B: Buffers> Engine<B> {
         let has_it = |leg: &&Leg| state.done & leg.index.bit() != 0;
         let outpaced = decides.pace.is_slow()
             && self.legs.that_are_in().filter(has_it).any(|leg| !leg.pace.is_slow());
-        let wait = match by_ledger {
-            true if outpaced || self.flushing.is_quiet(self.clock.now()) => 0,
-            true => decides.pace.late_after(sectors).min(hand_over),
-            false if planted::is(Planted::LateWriteAwaited) => return None,
-            false => hand_over,
+        if !by_ledger && planted::is(Planted::LateWriteAwaited) {
+            return None;
+        }
+        let wait = if !by_ledger {
+            hand_over
+        } else if outpaced || self.flushing.is_quiet(self.clock.now()) {
+            0
+        } else {
+            decides.pace.late_after(sectors).min(hand_over)
         };
         Some(state.sent + wait)
     }
