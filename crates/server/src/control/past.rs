@@ -12,7 +12,7 @@ use hemi_engine::format::Id;
 use tokio::sync::watch as signal;
 
 use super::events::{Before, Entry, Event, EventLog, Watch, stopped};
-use super::hidden::{Hidden, HiddenStall};
+use super::hidden::{Hidden, HiddenStall, Hour};
 use super::history::answer::HistoryAnswer;
 use super::history::file::Batch;
 use super::history::rings::{Resolution, Rings};
@@ -61,6 +61,8 @@ struct Inner {
     writer: Option<Writer>,
     batch: Batch,
     batch_since: Instant,
+    /// The newest hour of hidden stall time handed to the file.
+    hour_handed: Option<Hour>,
 }
 
 /// The processor time at one moment, and the share since the moment before.
@@ -91,6 +93,7 @@ impl Past {
                 writer,
                 batch: Batch::default(),
                 batch_since: now,
+                hour_handed: None,
             }),
             newest: signal::Sender::new(0),
         }
@@ -175,10 +178,7 @@ impl Past {
         if !is_handed_over {
             inner.take(stopped(snapshot));
         }
-        if let Some(hour) = inner.hidden.newest() {
-            inner.batch.hour(hour);
-        }
-        let batch = std::mem::take(&mut inner.batch);
+        let batch = inner.take_batch();
         if let Some(writer) = inner.writer.take() {
             drop(inner);
             writer.end(batch, if is_handed_over { UPGRADE_PATIENCE } else { END_PATIENCE });
@@ -248,21 +248,28 @@ impl Inner {
     }
 
     fn write(&mut self) {
-        if self.batch_since.elapsed() < WRITE_EVERY {
-            return;
+        if self.batch_since.elapsed() >= WRITE_EVERY {
+            self.send();
         }
-        if let Some(hour) = self.hidden.newest() {
-            self.batch.hour(hour);
-        }
-        self.send();
     }
 
     fn send(&mut self) {
         self.batch_since = Instant::now();
-        let batch = std::mem::take(&mut self.batch);
+        let batch = self.take_batch();
         if let Some(writer) = &mut self.writer {
             writer.append(batch);
         }
+    }
+
+    /// Returns what the file does not have yet. The hidden stall time goes with every batch: events that
+    /// follow each other closely would put it off forever.
+    fn take_batch(&mut self) -> Batch {
+        let newest = self.hidden.newest();
+        if let Some(hour) = newest.filter(|_| newest != self.hour_handed) {
+            self.batch.hour(hour);
+            self.hour_handed = newest;
+        }
+        std::mem::take(&mut self.batch)
     }
 }
 
@@ -278,3 +285,6 @@ impl Usage {
         (self.at, self.cpu) = (Instant::now(), cpu);
     }
 }
+
+#[cfg(test)]
+mod tests;

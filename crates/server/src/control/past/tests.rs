@@ -1,0 +1,46 @@
+//! Tests of what the file has when hemi is killed.
+
+use std::path::Path;
+
+use super::super::events::Severity;
+use super::*;
+
+const VOLUME: Id = [7; 16];
+
+/// Begins a record in a directory, and waits until what was kept there has been read.
+fn begun(directory: &Path) -> Past {
+    let past = Past::begin(&Place::Directory(directory.into()), VOLUME);
+    while past.lock().waiting.is_some() {
+        past.lock().read();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    past
+}
+
+/// Drops a record as a kill does, once the file has all that was handed to it.
+fn kill(past: Past) {
+    let writer = past.lock().writer.take();
+    writer.expect("the directory can be used").end(Batch::default(), END_PATIENCE);
+}
+
+fn event() -> Event {
+    Event::new("request", Severity::Info, "something was asked")
+}
+
+#[test]
+fn hidden_stall_time_is_kept_with_the_next_event() {
+    let directory = tempfile::tempdir().expect("the temporary directory can be written");
+    let past = begun(directory.path());
+    let hour = Hour { hour: unix_ms() / 3_600_000, hidden: 5, total: 5 };
+    past.lock().hidden.restore(&[hour]);
+    past.happened(event());
+    kill(past);
+
+    let past = begun(directory.path());
+    assert_eq!(past.figures().0.total_ns, 5);
+    // An hour that has not changed adds nothing when it is handed over again.
+    past.happened(event());
+    kill(past);
+    let hidden = begun(directory.path()).figures().0;
+    assert_eq!((hidden.day_ns, hidden.total_ns), (5, 5));
+}
