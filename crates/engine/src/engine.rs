@@ -312,8 +312,7 @@ impl<B: Buffers> Engine<B> {
         self.pump_phase();
         self.retry_moves();
         if self.revisits.take_all() {
-            // Writes that a new authority has already, and only the old one was to decide; or
-            // that were waiting for a leg which now owes all of the region.
+            // Such as writes that were waiting for a leg which now owes all of the region.
             self.reconsider_operations();
         }
         if !self.throttle.is_empty() {

@@ -95,6 +95,25 @@ fn flushes_of_long_ago_do_not_count() {
     world.converge();
 }
 
+/// Once authority has moved for one write, the others that its new leg has there need not wait until the old
+/// authority is late for each of them as well.
+#[test]
+fn a_move_acknowledges_every_write_of_the_region_that_the_new_authority_has() {
+    let mut world = world();
+    world.flush();
+    let first = on_one_leg(&mut world);
+    let second = world.submit(Operation::Write, Extent::new(WRITE.end, 8), false);
+    world.wait(2 * QUICK - 1);
+    assert!(!world.is_answered(first) && !world.is_answered(second), "the authority is late");
+    while !world.is_answered(first) {
+        world.wait(QUICK / 100);
+    }
+    assert!(world.is_answered(second), "it waits for an authority that has moved");
+    world.release(A);
+    world.read_everything();
+    world.converge();
+}
+
 /// The flush after such a write has to wait for the page that names B.
 #[test]
 fn the_next_flush_makes_the_move_durable() {

@@ -49,6 +49,24 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// Looks again at the writes of a region whose authority has moved. The new one may have them already
+    /// where only the old one was to decide.
+    pub(in crate::engine) fn reconsider_region(&mut self, region: u32) {
+        let record = self.regions.slot(region);
+        if !record.is_some_and(|record| self.regions.has_operations(record)) {
+            return;
+        }
+        let extent = self.regions.extent(region);
+        // One that leaves has its place taken by the last, which has been looked at by then. A scrub's range
+        // is no operation's.
+        for place in (0..self.locks.count()).rev() {
+            let write = self.locks.write_at(place, extent);
+            if let Some(write) = write.filter(|&write| self.operations.is_running_write(write)) {
+                self.consider_acknowledgement(write);
+            }
+        }
+    }
+
     /// Acknowledges an operation if recovery would honour it; else sees to what is missing.
     pub(super) fn consider_acknowledgement(&mut self, operation: u32) {
         let state = self.operations[operation];

@@ -132,18 +132,19 @@ impl<B: Buffers> Engine<B> {
             let late = self.relief_of_late_authority(record);
             let Decision { regions, among, marks } = self.decision();
             let moved = regions.try_move(record, failed, late, &among, marks);
-            if self.regions.moves_made() != before {
-                self.revisits.look_at_all();
-            }
+            let region = self.regions.region_of(record);
             for (leg, stamp) in moved.flushes.into_iter().flatten() {
                 self.legs[leg.index()].stamps.want_flush(stamp);
             }
             let holds = self.regions.rewrites_wait(record);
             if holds {
-                self.lose_rewritten_in(self.regions.region_of(record));
+                self.lose_rewritten_in(region);
             }
             if moved.settled || held && !holds {
                 self.retry_waiting(record);
+            }
+            if self.regions.moves_made() != before {
+                self.reconsider_region(region);
             }
         }
     }
@@ -240,8 +241,9 @@ impl<B: Buffers> Engine<B> {
         let Decision { regions, among, marks } = self.decision();
         let (returned, flush) = regions.return_region(record, best, &among, marks);
         if returned {
-            self.revisits.look_at_all();
+            let region = self.regions.region_of(record);
             self.retry_waiting(record);
+            self.reconsider_region(region);
         }
         flush
     }

@@ -155,6 +155,17 @@ impl RangeLocks {
         self.free.extend(self.freed.drain(..).map(|(_, owner)| owner));
     }
 
+    /// Returns the number of operations that are here.
+    pub(crate) fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Returns the owner at a place if it is a write that overlaps an extent.
+    pub(crate) fn write_at(&self, place: usize, extent: Extent) -> Option<u32> {
+        let range = self.ranges.get(place)?;
+        (!range.is_read && range.extent.overlaps(extent)).then_some(range.owner)
+    }
+
     /// Returns true if somebody waits for the one at a place.
     pub(crate) fn is_waited_for(&self, place: u32) -> bool {
         let held = &self.ranges[place as usize];
