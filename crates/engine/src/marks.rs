@@ -74,6 +74,9 @@ marks! {
     FlushLate "flush handed over",
     /// A region was touched under another leg than its page says, by the ledger.
     TouchedElsewhere "armed region touched under another leg by the ledger",
+    /// A write was sent because another leg's page than its authority's says durably that the region is
+    /// dirty.
+    IntentOnAnotherLeg "intent durable on another leg than the authority",
     /// A page landed that makes an earlier move durable, though the region has moved again.
     EarlierMoveDurable "earlier move durable",
     /// A flush was answered with later moves not durable yet.

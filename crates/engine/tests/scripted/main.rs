@@ -17,6 +17,7 @@ mod format_golden;
 mod format_properties;
 mod growth;
 mod halting;
+mod intents;
 mod landings;
 mod leaving;
 mod ledger;

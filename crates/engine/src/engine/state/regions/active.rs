@@ -31,6 +31,8 @@ pub(super) struct Active {
     /// The sequence a page must have, durably, on the authority before anything it holds
     /// alone is acknowledged: that of the page which first named it.
     pub(super) authority_sequence: u64,
+    /// The sequence of the page that first says, since it was touched, that the region is dirty.
+    pub(super) dirty_sequence: u64,
     /// Acknowledged writes and debts each leg does not have yet.
     pub(super) lacks: [u32; LEGS_MAX],
     /// Each leg's completion stamp at its last write here.
@@ -78,6 +80,7 @@ impl Active {
             touched: false,
             is_found: false,
             authority_sequence: 0,
+            dirty_sequence: 0,
             lacks: [0; LEGS_MAX],
             last_done: [0; LEGS_MAX],
             only_repaired: 0,

@@ -147,6 +147,7 @@ impl Regions {
     pub(super) fn note_touched(&mut self, record: u32, sequence: u64) {
         let active = &mut self.active[record];
         active.authority_sequence = sequence;
+        active.dirty_sequence = sequence;
         active.is_recorded = false;
         active.touched_in = self.moves.flushes;
     }
@@ -623,6 +624,7 @@ impl Regions {
         };
         let active = &mut self.active[record];
         active.authority_sequence = self.metadata.newest(page);
+        active.dirty_sequence = active.authority_sequence;
         active.is_recorded = recorded.is_dirty();
         active.last_done = [stamp; LEGS_MAX];
         active.acknowledged_done = [stamp; LEGS_MAX];

@@ -1,0 +1,85 @@
+//! The first write of a region while its page is late on every leg. Authority goes to and fro between them;
+//! the write need not wait until the page is durable on the leg that it has just moved to.
+
+use crate::world::landing::Landing;
+use crate::world::script::What;
+use crate::world::{REGION_BYTES, World, calm};
+use hemi_engine::io::Operation;
+use hemi_engine::marks::Mark;
+use hemi_engine::settings::Settings;
+use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
+use hemi_world::disk::Cache;
+
+const A: usize = 0;
+const B: usize = 1;
+/// Region 0 is in use, so that both legs are seen to answer.
+const USED: Extent = Extent { start: 0, end: 8 };
+/// The region of the write, not touched before.
+const REGION: usize = 1;
+const FIRST: Extent =
+    Extent { start: REGION_BYTES / SECTOR_BYTES, end: REGION_BYTES / SECTOR_BYTES + 8 };
+/// Longer than a page write may take before another leg is asked.
+const LATE: u64 = 25 * MILLISECOND;
+
+fn busy(world: &mut World, time: u64) {
+    let until = world.now + time;
+    while world.now < until {
+        world.submit(Operation::Write, USED, false);
+        world.wait(MILLISECOND);
+    }
+}
+
+/// Returns a volume with the first write of a region, whose page both legs are late with, and the write.
+/// The page that names A is in flight to A, and authority has moved to B.
+fn late_on_both() -> (World, u64) {
+    let mut world = World::with_ledger(1, 2, Settings { clean_after: SECOND, ..calm() });
+    world.steady(A, 100 * MICROSECOND);
+    world.steady(B, 200 * MICROSECOND);
+    busy(&mut world, LATE);
+    world.hold(A, What::Metadata);
+    world.hold(B, What::Metadata);
+    let first = world.submit(Operation::Write, FIRST, false);
+    busy(&mut world, LATE);
+    assert_eq!(world.in_flight(A, What::Metadata).len(), 1);
+    assert_eq!(world.in_flight(B, What::Metadata).len(), 1, "authority has not moved");
+    assert!(!world.is_answered(first) && !world.is_in_flight(A, What::Writes, FIRST));
+    (world, first)
+}
+
+#[test]
+fn the_first_page_that_lands_lets_the_first_write_go() {
+    let (mut world, first) = late_on_both();
+    world.release(A);
+    world.wait(MILLISECOND);
+    assert!(world.is_answered(first), "it waits for the page of the leg that took over");
+    assert_eq!(world.engine().marks().count(Mark::IntentOnAnotherLeg), 1);
+    assert_eq!(world.in_flight(B, What::Metadata).len(), 1);
+    world.release(B);
+    world.read_everything();
+    world.converge();
+}
+
+/// After a crash the legs differ where such a write reached only one of them. After a kill the ledger tells,
+/// and after a power cut the page that let the write go.
+#[test]
+fn the_page_that_let_it_go_says_that_the_region_is_dirty() {
+    for cache in [None, Some(Cache::Dropped)] {
+        for on in [A, B] {
+            let (mut world, _) = late_on_both();
+            world.hold(on, What::Writes);
+            world.release_kind(A, What::Metadata);
+            world.wait(MILLISECOND);
+            assert!(world.is_in_flight(on, What::Writes, FIRST));
+            world.crash(
+                cache,
+                |p| {
+                    if p.io.leg.index() == on { Landing::Not } else { Landing::Whole }
+                },
+            );
+            assert!(world.recovered().table[REGION].is_dirty());
+            world.open(&[A, B]).expect("pages and ledger tell");
+            world.read_everything();
+            world.converge();
+        }
+    }
+}
