@@ -12,7 +12,7 @@ use hemi_engine::format::Id;
 use tokio::sync::watch as signal;
 
 use super::events::{Before, Entry, Event, EventLog, Watch, stopped};
-use super::hidden::{Hidden, HiddenStall, Hour};
+use super::hidden::{Hidden, HiddenStall};
 use super::history::answer::HistoryAnswer;
 use super::history::file::Batch;
 use super::history::rings::{Resolution, Rings};
@@ -61,8 +61,6 @@ struct Inner {
     writer: Option<Writer>,
     batch: Batch,
     batch_since: Instant,
-    /// The newest hour of hidden stall time handed to the file.
-    hour_handed: Option<Hour>,
 }
 
 /// The processor time at one moment, and the share since the moment before.
@@ -93,7 +91,6 @@ impl Past {
                 writer,
                 batch: Batch::default(),
                 batch_since: now,
-                hour_handed: None,
             }),
             newest: signal::Sender::new(0),
         }
@@ -264,10 +261,8 @@ impl Inner {
     /// Returns what the file does not have yet. The hidden stall time goes with every batch: events that
     /// follow each other closely would put it off forever.
     fn take_batch(&mut self) -> Batch {
-        let newest = self.hidden.newest();
-        if let Some(hour) = newest.filter(|_| newest != self.hour_handed) {
+        if let Some(hour) = self.hidden.newest() {
             self.batch.hour(hour);
-            self.hour_handed = newest;
         }
         std::mem::take(&mut self.batch)
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::super::events::Severity;
+use super::super::hidden::Hour;
 use super::*;
 
 const VOLUME: Id = [7; 16];
@@ -38,7 +39,7 @@ fn hidden_stall_time_is_kept_with_the_next_event() {
 
     let past = begun(directory.path());
     assert_eq!(past.figures().0.total_ns, 5);
-    // An hour that has not changed adds nothing when it is handed over again.
+    // An hour that is written again counts once.
     past.happened(event());
     kill(past);
     let hidden = begun(directory.path()).figures().0;

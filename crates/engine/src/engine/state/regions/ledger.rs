@@ -3,7 +3,7 @@
 //! not to be durable before its page is.
 //!
 //! The pages follow: where a flush or a change of legs depends on one, at once, and otherwise within
-//! a second.
+//! seconds.
 
 use super::Regions;
 use super::active::{Active, Undurable};
@@ -172,10 +172,13 @@ impl Regions {
         if self.ledger.is_some() && self.active[record].is_recorded {
             return true;
         }
-        let elsewhere = self.ledger.is_some() && self.is_dirty_by_some_page(record, legs);
-        let durable = elsewhere || self.authority_is_durable(record, legs);
-        let moved = elsewhere && !self.is_authority_recorded(record);
-        marks.add_if(moved, Mark::IntentOnAnotherLeg);
+        let any_will_do = self.ledger.is_some();
+        let durable = if any_will_do && self.is_dirty_by_some_page(record, legs) {
+            marks.add_if(!self.is_authority_recorded(record), Mark::IntentOnAnotherLeg);
+            true
+        } else {
+            self.authority_is_durable(record, legs)
+        };
         self.active[record].is_recorded |= durable;
         durable
     }
