@@ -123,6 +123,8 @@ pub(super) async fn live(State(shared): State<Shared>) -> Response {
         Err(refusal) => return refuse(refusal),
     };
     let mut statuses = shared.viewers.status.subscribe();
+    // Events that are read from the file are no news.
+    shared.past.until_read().await;
     let mut newest = shared.past.newest();
     let (out, stream) = mpsc::channel(1);
     let first = status_event(&shared);
@@ -167,6 +169,8 @@ pub(super) async fn events(
         Ok(place) => place,
         Err(refusal) => return refuse(refusal),
     };
+    // Events that are read from the file are no news.
+    shared.past.until_read().await;
     let mut newest = shared.past.newest();
     let mut last = query.after.unwrap_or_else(|| *newest.borrow());
     let (out, stream) = mpsc::channel(1);

@@ -44,6 +44,8 @@ pub(super) struct Past {
     inner: Mutex<Inner>,
     /// The id of the newest event.
     newest: signal::Sender<u64>,
+    /// True once the file has been read or is no longer waited for.
+    is_read: signal::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -93,6 +95,7 @@ impl Past {
                 batch_since: now,
             }),
             newest: signal::Sender::new(0),
+            is_read: signal::Sender::new(false),
         }
     }
 
@@ -109,7 +112,7 @@ impl Past {
         inner.read();
         inner.usage.measure();
         if snapshot.phase == Phase::Opening && notices.is_empty() {
-            return;
+            return self.tell(inner);
         }
         let now_ms = unix_ms();
         // The cause of the previous server's end is known only once the file has been read.
@@ -132,8 +135,17 @@ impl Past {
 
     fn tell(&self, inner: MutexGuard<'_, Inner>) {
         let last = inner.log.last_id();
+        let is_read = inner.waiting.is_none();
         drop(inner);
+        self.is_read.send_if_modified(|known| std::mem::replace(known, is_read) != is_read);
         self.newest.send_if_modified(|known| std::mem::replace(known, last) != last);
+    }
+
+    /// Waits until the file has been read, for at most [`READ_PATIENCE`] after the start. An answer of
+    /// events or of the history is complete after it.
+    pub(super) async fn until_read(&self) {
+        // The sender lives as long as `self`, so this cannot fail.
+        let _ = self.is_read.subscribe().wait_for(|is_read| *is_read).await;
     }
 
     /// Returns a receiver of the newest event's id.
@@ -176,8 +188,9 @@ impl Past {
             inner.take(stopped(snapshot));
         }
         let batch = inner.take_batch();
-        if let Some(writer) = inner.writer.take() {
-            drop(inner);
+        let writer = inner.writer.take();
+        self.tell(inner);
+        if let Some(writer) = writer {
             writer.end(batch, if is_handed_over { UPGRADE_PATIENCE } else { END_PATIENCE });
         }
     }

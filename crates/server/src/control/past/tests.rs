@@ -28,6 +28,28 @@ fn event() -> Event {
     Event::new("request", Severity::Info, "something was asked")
 }
 
+/// Returns true if an answer would be given now.
+fn is_answered(past: &Past) -> bool {
+    let mut answer = std::pin::pin!(past.until_read());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    answer.as_mut().poll(&mut context).is_ready()
+}
+
+#[test]
+fn an_answer_waits_until_the_file_has_been_read() {
+    let directory = tempfile::tempdir().expect("the temporary directory can be written");
+    let past = Past::begin(&Place::Directory(directory.path().into()), VOLUME);
+    past.happened(event());
+    assert!(past.events(None, 10).is_empty() && !is_answered(&past));
+    while past.lock().waiting.is_some() {
+        past.lock().read();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    past.tell(past.lock());
+    assert!(is_answered(&past));
+    assert_eq!(past.events(None, 10).len(), 1);
+}
+
 #[test]
 fn hidden_stall_time_is_kept_with_the_next_event() {
     let directory = tempfile::tempdir().expect("the temporary directory can be written");

@@ -81,6 +81,7 @@ pub(super) async fn events(State(shared): State<Shared>, query: Asked<EventsQuer
     if !(1..=EVENTS_PER_ANSWER).contains(&limit) {
         return out_of_range("limit", limit as u64, EVENTS_PER_ANSWER as u64);
     }
+    shared.past.until_read().await;
     let entries = shared.past.events(after, limit);
     let next = entries.last().map_or(after.unwrap_or(0), |entry| entry.id);
     let mut body = b"{\"events\":[".to_vec();
@@ -107,6 +108,7 @@ pub(super) async fn history(State(shared): State<Shared>, query: Asked<HistoryQu
     if !(1..=POINTS_MAX).contains(&points) {
         return out_of_range("points", points as u64, POINTS_MAX as u64);
     }
+    shared.past.until_read().await;
     json(shared.past.history(span * 1000, points, &shared.volume.snapshot().legs))
 }
 
