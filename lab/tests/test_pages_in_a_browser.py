@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from fakes import NoisyDriver
 from hemi_harness.browser import Browser, browser, executable
+from hemi_lab.advice import page as advice_page
 from hemi_lab.report import build
 from hemi_lab.results.store import HEADER, Reader
+from test_advice import given, system
 from test_report import SHAPES
 from test_runner import HEAD, MATRIX, carry_out
 
@@ -34,6 +36,24 @@ OVERLAPS = """
     }));
   }
   return found;
+})()
+"""
+
+# Names of a frontier over a mark or over each other, and those that are shown.
+NAMES = """
+(() => {
+  const boxes = (what) => [...document.querySelectorAll(what)]
+    .map((one) => one.getBoundingClientRect());
+  const names = boxes('.annotation-text').filter((box) => box.width);
+  const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 0
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 0;
+  const others = (n) => [...boxes('.point'), ...names.slice(n + 1)];
+  const left = document.querySelector('.chart').getBoundingClientRect().left;
+  return {
+    shown: names.length,
+    over: names.filter((box, n) => others(n).some((other) => over(box, other))).length,
+    outside: names.filter((box) => box.left < left).length,
+  };
 })()
 """
 
@@ -143,3 +163,20 @@ def test_a_part_of_a_logarithmic_axis_has_labels_of_its_own(tab: Browser, report
     )
     assert "1 ms" in labels
     assert len(labels) >= 3
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_names_of_a_frontier_cover_no_mark(tab: Browser, width: int, tmp_path: Path) -> None:
+    # Neighbours a few percent apart, names longer than the room left of them, and marks all around.
+    front = [
+        system(n, f"a pair of {n} drives with a long name", 100 * 1.08**n, 0.02 / 1.05**n)
+        for n in range(6)
+    ]
+    others = [
+        system(10 + n, "other", 100 * 1.05**n, 0.021 + 0.001 * (n % 5), frontier=False)
+        for n in range(40)
+    ]
+    path = tmp_path / "advice.html"
+    advice_page.write([given(tmp_path, *front, *others, p999=None)], path)
+    shown(tab, path, width)
+    assert tab.evaluate(NAMES) == {"shown": 6, "over": 0, "outside": 0}

@@ -17,8 +17,6 @@ _COLOURS = {"meets": colours.GREEN, "close": colours.ORANGE, "misses": colours.G
 _SYMBOLS = {1: "circle", 2: "diamond"}
 _FAR = 100.0
 """Years beyond which an end of life is no figure."""
-_NEAR = 1.3
-"""Ratio of costs below which names would be written over each other."""
 _TOLD = 5
 """Systems whose reasons are told."""
 
@@ -97,60 +95,54 @@ def pareto(advice: Advice) -> go.Figure:
                 text=[system.name for system in own],
                 hovertemplate="%{text}<br>%{x:,.0f} · %{y:.3s}s<extra></extra>",
             )
-    if advice.asked.p999 is not None:
-        figure.add_hline(
-            y=advice.asked.p999,
-            line={"color": colours.RED, "dash": "dot", "width": 1.5},
-        )
-        _mark(figure, f"target {shown_time(advice.asked.p999)}", y=advice.asked.p999)
-    if advice.asked.budget is not None:
-        figure.add_vline(
-            x=advice.asked.budget,
-            line={"color": colours.RED, "dash": "dot", "width": 1.5},
-        )
-        _mark(figure, "budget", x=advice.asked.budget)
+    target, budget = advice.asked.p999, advice.asked.budget
+    line = {"color": colours.RED, "width": 1.5}
+    if target is not None:
+        name = f"target {shown_time(target)}"
+        figure.add_hline(y=target, line={**line, "dash": "dot"}, name=name, showlegend=True)
+    if budget is not None:
+        name = f"budget {budget:,.0f} {advice.asked.currency}"
+        figure.add_vline(x=budget, line={**line, "dash": "dash"}, name=name, showlegend=True)
     _label(figure, front)
     figure.update_xaxes(
         title=f"{advice.asked.currency} over {advice.asked.years:g} years", type="log"
     )
-    figure.update_yaxes(**axes.seconds("99.9th percentile"))
+    latencies = [system.judged.p999 for system in advice.systems]
+    if target is not None:
+        latencies.append(target)
+    room = _with_room_below(latencies)
+    figure.update_yaxes(**axes.seconds("99.9th percentile"), range=room)
     return figure
 
 
-def _mark(figure: go.Figure, text: str, x: float | None = None, y: float | None = None) -> None:
-    """Writes what a line stands for at its end. Annotations of a log axis are at logarithms."""
-    figure.add_annotation(
-        text=text,
-        x=1 if x is None else math.log10(x),
-        y=1 if y is None else math.log10(y),
-        xref="paper" if x is None else "x",
-        yref="paper" if y is None else "y",
-        xanchor="right",
-        yanchor="bottom" if x is None else "top",
-        showarrow=False,
-        font={"color": colours.RED, "size": 11},
-    )
-
-
 def _label(figure: go.Figure, front: list[System]) -> None:
-    """Writes the names of the frontier's systems beside their marks, those of neighbours by turns
-    above and below."""
-    positions: list[str] = []
-    for before, system in zip([None, *front], front, strict=False):
-        near = before is not None and system.cost.total < before.cost.total * _NEAR
-        below = near and positions[-1].startswith("top")
-        positions.append("bottom right" if below else "top right")
-    figure.add_scatter(
-        x=[system.cost.total for system in front],
-        y=[system.judged.p999 for system in front],
-        mode="text",
-        text=[f" {system.name}" for system in front],
-        textposition=positions,
-        textfont={"size": 11},
-        showlegend=False,
-        hoverinfo="skip",
-        cliponaxis=False,
-    )
+    """Names the frontier's systems. The page's script places the names where they cover nothing."""
+    for system in front:
+        if not (system.cost.total > 0 and system.judged.p999 > 0):
+            # A logarithmic axis has no place for it.
+            continue
+        figure.add_annotation(
+            name="frontier",
+            text=system.name,
+            x=math.log10(system.cost.total),
+            y=math.log10(system.judged.p999),
+            xanchor="right",
+            yanchor="middle",
+            showarrow=True,
+            arrowhead=0,
+            arrowwidth=0.8,
+            arrowcolor=colours.BLUE,
+            standoff=5,
+            font={"size": 11},
+        )
+
+
+def _with_room_below(latencies: list[float]) -> list[float]:
+    """Returns the range of a logarithmic axis with room for names under the lowest mark."""
+    shown = [math.log10(latency) for latency in latencies if latency > 0] or [0.0]
+    low, high = min(shown), max(shown)
+    span = max(high - low, 0.5)
+    return [low - 0.2 * span, high + 0.06 * span]
 
 
 def what_if(advice: Advice) -> go.Figure:

@@ -182,7 +182,40 @@
       const visible = width(one.text) * (one.font.size / full.font.size) + 8 <= room;
       if ((one.visible ?? true) !== visible) changes[`annotations[${n}].visible`] = visible;
     });
+    Object.assign(changes, frontier(element, width));
     if (Object.keys(changes).length) Plotly.relayout(element, changes);
+  };
+  // Places the names of a frontier's marks. Nothing is both cheaper and faster than such a mark, so the room
+  // below and left of the frontier is empty. A name moves down until it is clear of the frontier and of the
+  // names placed before it, and is hidden where no room is left.
+  const frontier = (element, width) => {
+    const full = element._fullLayout;
+    const names = (element.layout.annotations ?? []).map((one, n) => ({ one, n })).filter(({ one }) => one.name === "frontier");
+    const { xaxis: across, yaxis: down } = full;
+    const marks = names.map(({ one }) => ({ x: across.l2p(one.x), y: down.l2p(one.y) }));
+    const [apart, clear, high] = [3, 7, 15];
+    const placed = [];
+    const changes = {};
+    names.forEach(({ one, n }, at) => {
+      const { x, y } = marks[at];
+      const wide = width(one.text) * (one.font.size / full.font.size) + 4;
+      const right = Math.max(x - apart, wide);
+      let top = y + apart;
+      const lowest = () => Math.max(
+        top,
+        ...marks.filter((mark) => mark.x - clear < right && mark.y + clear > top).map((mark) => mark.y + clear),
+        ...placed.filter((box) => box.left < right && right - wide < box.right && box.top < top + high && top < box.bottom)
+          .map((box) => box.bottom),
+      );
+      for (let next = lowest(); next > top; next = lowest()) top = next;
+      const inside = x >= 0 && x <= across._length && y >= 0 && top + high <= down._length;
+      if (inside) placed.push({ left: right - wide, right, top, bottom: top + high });
+      const wanted = { ax: Math.round(right - x), ay: Math.round(top + high / 2 - y), visible: inside };
+      for (const [key, value] of Object.entries(wanted)) {
+        if ((one[key] ?? (key === "visible" ? true : undefined)) !== value) changes[`annotations[${n}].${key}`] = value;
+      }
+    });
+    return changes;
   };
   const draw = (paper = false) => {
     for (const { element, figure: whole } of charts) {
