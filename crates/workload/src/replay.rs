@@ -19,7 +19,7 @@ use super::{Demand, Issue, Workload};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaySpec {
-    /// The trace's file, relative to the spec's directory.
+    /// The trace's file, plain or compressed by gzip, relative to the spec's directory.
     pub trace: PathBuf,
     /// Format of the trace; recognised if absent.
     #[serde(default)]

@@ -16,6 +16,7 @@ use self::format::Format;
 mod alibaba;
 mod blkparse;
 mod capture;
+mod compressed;
 pub mod convert;
 mod csv;
 mod detect;

@@ -37,7 +37,7 @@ Examples:
   hemi advise vm.vscsi --have hdd-20tb --p99.9 5ms
   hemi advise db.capture --json advice.json && hemi-lab advise advice.json")]
 pub(crate) struct AdviseArgs {
-    /// The trace; - for standard input.
+    /// The trace, plain or compressed by gzip; - for standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
 

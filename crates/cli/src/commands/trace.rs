@@ -37,7 +37,7 @@ enum TraceCommand {
 /// Requests are sorted by time, and the first is at zero. The trace is read into memory.
 #[derive(Debug, Args)]
 struct ConvertArgs {
-    /// The trace; - for standard input.
+    /// The trace, plain or compressed by gzip; - for standard input.
     #[arg(value_name = "IN")]
     from_path: PathBuf,
 
@@ -99,6 +99,9 @@ impl ReadingArgs {
             let what = error.to_string();
             let way_out = match error {
                 TraceError::Unknown { .. } => "Give --from FORMAT.",
+                TraceError::Compressed { .. } => {
+                    "Pipe the output into this command, with - as the trace."
+                }
                 TraceError::Setting { .. } => "Give --time-unit or --event as it says.",
                 _ => "Give a file that can be read.",
             };

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 use super::format::{Event, Format, FormatSpec, Reading, TimeUnit};
-use super::{Reader, Said, State, TraceError, Volumes, csv, parse, vscsi};
+use super::{Reader, Said, State, TraceError, Volumes, compressed, csv, parse, vscsi};
 
 /// Bytes that are looked at.
 const BEGIN_BYTES: usize = 1 << 16;
@@ -64,11 +64,11 @@ fn fits(format: Format, lines: &[&str]) -> bool {
 }
 
 impl Reader<Box<dyn BufRead>> {
-    /// Opens a file, and recognises its format if none is given.
+    /// Opens a file, also one compressed by gzip, and recognises its format if none is given.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, if its format is not recognised, or if a setting is missing
-    /// or does not belong to the format.
+    /// Fails if the file cannot be read or is compressed in another way, if its format is not
+    /// recognised, or if a setting is missing or does not belong to the format.
     pub fn open(path: &Path, reading: Reading) -> Result<Self, TraceError> {
         let file = path.display().to_string();
         match File::open(path) {
@@ -77,7 +77,8 @@ impl Reader<Box<dyn BufRead>> {
         }
     }
 
-    /// Reads any source, and recognises its format if none is given; errors call it `file`.
+    /// Reads any source, also one compressed by gzip, and recognises its format if none is given.
+    /// Errors call it `file`.
     ///
     /// # Errors
     /// Fails as [`Reader::open`] does.
@@ -87,7 +88,7 @@ impl Reader<Box<dyn BufRead>> {
         reading: Reading,
     ) -> Result<Self, TraceError> {
         let file = file.into();
-        let mut source = BufReader::with_capacity(BEGIN_BYTES, source);
+        let mut source = BufReader::with_capacity(BEGIN_BYTES, compressed::plain(source, &file)?);
         let (spec, source): (_, Box<dyn BufRead>) = match reading.format {
             Some(spec) => (spec, Box::new(source)),
             None => {
@@ -95,8 +96,11 @@ impl Reader<Box<dyn BufRead>> {
                     Ok(begin) => begin,
                     Err(error) => return Err(TraceError::Read { file, error }),
                 };
-                let Some(spec) = detect(&begin) else { return Err(TraceError::Unknown { file }) };
-                (spec, Box::new(Cursor::new(begin).chain(source)))
+                match detect(&begin) {
+                    Some(spec) => (spec, Box::new(Cursor::new(begin).chain(source))),
+                    None if begin.is_empty() => return Err(TraceError::Empty { file }),
+                    None => return Err(TraceError::Unknown { file }),
+                }
             }
         };
         match spec.with(reading.time_unit, reading.event) {

@@ -32,11 +32,22 @@ pub enum TraceError {
         /// The file.
         file: String,
     },
+    /// The file has no byte.
+    #[error("{file} is empty")]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// The file is compressed.
+    #[error("{file} is compressed: decompress it, as in `{command} {file}`")]
+    Compressed {
+        /// The file.
+        file: String,
+        /// The program that decompresses it.
+        command: &'static str,
+    },
     /// Nothing shows the format of the trace.
-    #[error(
-        "{file} is in no format that is recognised: name its format ({FORMAT_NAMES}), and \
-         decompress it if it is compressed"
-    )]
+    #[error("{file} is in no format that is recognised: name its format ({FORMAT_NAMES})")]
     Unknown {
         /// The file.
         file: String,

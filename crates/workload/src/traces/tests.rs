@@ -1,3 +1,4 @@
+mod compressed;
 mod refused;
 mod round_trips;
 mod vscsi;
