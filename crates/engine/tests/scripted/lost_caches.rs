@@ -659,3 +659,76 @@ fn a_leg_that_loses_repairs_with_its_cache_owes_nothing() {
     world.read_everything();
     assert_eq!(world.failed_requests, 0);
 }
+
+/// B is out, and silent. A has lost with its cache what B alone has now, and a client's write over it
+/// fails on A. A waits for B's data: what it has there itself is older than what was acknowledged.
+#[test]
+fn a_failed_write_leaves_what_only_a_leg_that_is_out_has() {
+    let out_after = 300 * MILLISECOND;
+    let mut world = steady_legs(2, Settings { out_after, copies_reserve: u64::MAX, ..calm() });
+    world.write(0, 8);
+    world.flush();
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    let newest = world.disks[B].contents()[..8].to_vec();
+    world.hold(B, What::Anything);
+    world.submit(Operation::Read, Extent::new(64, 8), false);
+    world.submit(Operation::Write, Extent::new(SECTORS - 8, 8), false);
+    world.wait(SECOND);
+    assert_eq!(world.status().legs[B].state, LegState::Out);
+    world.hold(A, What::Flushes);
+    world.submit(Operation::Flush, Extent::default(), false);
+    let flush = world.only(A, What::Flushes);
+    world.disks[A].drop_cache();
+    world.fail(flush);
+    world.hold(A, What::Writes);
+    let others = world.ids(A, What::Writes);
+    let write = world.submit(Operation::Write, Extent::new(0, 8), false);
+    let to_a = world.ids(A, What::Writes).into_iter().find(|id| !others.contains(id));
+    world.fail(to_a.expect("the write goes to A"));
+    world.wait(MILLISECOND);
+    assert!(world.has_failed(write));
+    world.release(A);
+    world.release(B);
+    world.wait(10 * SECOND);
+    for leg in [A, B] {
+        assert_eq!(world.disks[leg].contents()[..8], newest, "leg {leg}");
+    }
+    world.read_everything();
+}
+
+/// B is silent, and the record that marks it out is in flight to A when A loses its cache. B is not waited
+/// for, so what A has kept stands, and B does not have that.
+#[test]
+fn a_leg_that_is_marked_out_does_not_have_what_stands_without_it() {
+    let out_after = 300 * MILLISECOND;
+    let mut world = steady_legs(2, Settings { out_after, copies_reserve: u64::MAX, ..calm() });
+    world.write(0, 8);
+    world.flush();
+    let flushed = world.disks[A].contents()[..8].to_vec();
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    world.hold(B, What::Anything);
+    world.submit(Operation::Write, Extent::new(SECTORS - 8, 8), false);
+    world.wait(LONG);
+    world.hold(A, What::Metadata);
+    world.wait(SECOND);
+    assert!(world.is_told(A), "B is being marked out");
+    world.hold(A, What::Flushes);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(MILLISECOND);
+    world.disks[A].drop_cache();
+    for id in world.ids(A, What::Flushes) {
+        world.fail(id);
+    }
+    world.release(A);
+    world.wait(SECOND);
+    assert!(world.has_failed(flush), "the loss is told");
+    world.note_cache_lost();
+    world.release(B);
+    world.wait(10 * SECOND);
+    for leg in [A, B] {
+        assert_eq!(world.disks[leg].contents()[..8], flushed, "leg {leg}");
+    }
+    world.read_everything();
+}
