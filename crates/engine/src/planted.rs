@@ -34,6 +34,8 @@ planted! {
     DoubtForgotten,
     /// A write that is to be durable is acknowledged though only the ledger names its authority.
     FuaByLedger,
+    /// A leg that owes the region need not have a write that is answered before its page says who decides.
+    OwingLegLeftOut,
     /// An authority that answers is waited for however late it is, though a ledger is kept.
     LateAuthorityAwaited,
     /// A write that its authority alone has lost sight of waits for the leg to be called silent.

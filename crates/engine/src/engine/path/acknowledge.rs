@@ -146,9 +146,21 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if recovery would honour the region's authority: by the ledger, after a restart of
     /// hemi; for what is to be durable, after a power cut as well.
     fn authority_is_recorded(&mut self, operation: u32, record: u32) -> bool {
-        let by_ledger = self.regions.has_ledger()
-            && (!self.operations[operation].fua || planted::is(Planted::FuaByLedger));
-        by_ledger || self.authority_is_durable(record)
+        let state = &self.operations[operation];
+        let outlives_power = state.fua && !planted::is(Planted::FuaByLedger);
+        if !outlives_power && (self.regions.has_ledger() || self.is_on_all_legs(operation)) {
+            return true;
+        }
+        self.authority_is_durable(record)
+    }
+
+    /// Returns true if every leg that is in has a write: whichever decides after a restart, it has it.
+    fn is_on_all_legs(&self, operation: u32) -> bool {
+        let state = &self.operations[operation];
+        // One that owes the region was not sent it. An older page may still say that it decides.
+        let sent = state.in_flight | state.owed | state.done;
+        let left_out = if planted::is(Planted::OwingLegLeftOut) { !sent } else { 0 };
+        self.legs.that_are_in().all(|leg| (state.done | left_out) & leg.index.bit() != 0)
     }
 
     /// Returns true if the lost list no longer names what this write has rewritten.

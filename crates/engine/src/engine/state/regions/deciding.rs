@@ -14,6 +14,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::Regions;
+use super::active::Active;
 use crate::engine::state::leg::Leg;
 use crate::engine::state::lost_list::LostList;
 use crate::identifiers::{LEGS_MAX, LegIndex};
@@ -150,6 +151,36 @@ impl Regions {
         active.dirty_sequence = sequence;
         active.is_recorded = false;
         active.touched_in = self.moves.flushes;
+    }
+
+    /// Returns true if writes may be sent to a touched region. Asks for the page that says it is
+    /// dirty if none does durably. Which leg's page says so does not matter: where authority moved
+    /// because that page was late, the other leg's may be later still.
+    pub(in crate::engine) fn intent_is_durable(
+        &mut self,
+        record: u32,
+        legs: &[Leg],
+        marks: &mut Marks,
+    ) -> bool {
+        if self.active[record].is_recorded {
+            return true;
+        }
+        let durable = if self.is_dirty_by_some_page(record, legs) {
+            marks.add_if(!self.is_authority_recorded(record), Mark::IntentOnAnotherLeg);
+            true
+        } else {
+            self.authority_is_durable(record, legs)
+        };
+        self.active[record].is_recorded |= durable;
+        durable
+    }
+
+    /// Returns true if the page of some leg that is in says durably that a region is dirty.
+    fn is_dirty_by_some_page(&self, record: u32, legs: &[Leg]) -> bool {
+        let Active { region, dirty_sequence, .. } = self.active[record];
+        let page = self.metadata.page_of(region);
+        let says = |leg: &Leg| self.metadata.durable(page, leg.index) >= dirty_sequence;
+        legs.iter().filter(|leg| leg.is_in()).any(says)
     }
 
     /// Gives the armed regions of a page that have the authority of this one another, too.

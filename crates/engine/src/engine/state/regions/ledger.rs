@@ -6,7 +6,7 @@
 //! seconds.
 
 use super::Regions;
-use super::active::{Active, Undurable};
+use super::active::Undurable;
 use super::metadata::{BlockWrite, ObjectId};
 use crate::engine::state::leg::Leg;
 use crate::format::stamp::Progress;
@@ -158,37 +158,6 @@ impl Regions {
             self.table[region as usize] = entry.cleaned();
             self.metadata.change(page);
         }
-    }
-
-    /// Returns true if writes may be sent to a touched region. Asks for the page that says it is
-    /// dirty if none does durably. With a ledger, which leg's page says so does not matter: where authority
-    /// moved because that page was late, the other leg's may be later still.
-    pub(in crate::engine) fn intent_is_durable(
-        &mut self,
-        record: u32,
-        legs: &[Leg],
-        marks: &mut Marks,
-    ) -> bool {
-        if self.ledger.is_some() && self.active[record].is_recorded {
-            return true;
-        }
-        let any_will_do = self.ledger.is_some();
-        let durable = if any_will_do && self.is_dirty_by_some_page(record, legs) {
-            marks.add_if(!self.is_authority_recorded(record), Mark::IntentOnAnotherLeg);
-            true
-        } else {
-            self.authority_is_durable(record, legs)
-        };
-        self.active[record].is_recorded |= durable;
-        durable
-    }
-
-    /// Returns true if the page of some leg that is in says durably that a region is dirty.
-    fn is_dirty_by_some_page(&self, record: u32, legs: &[Leg]) -> bool {
-        let Active { region, dirty_sequence, .. } = self.active[record];
-        let page = self.metadata.page_of(region);
-        let says = |leg: &Leg| self.metadata.durable(page, leg.index) >= dirty_sequence;
-        legs.iter().filter(|leg| leg.is_in()).any(says)
     }
 
     /// Notes that the authority of a region has moved: its page does not say so yet.
