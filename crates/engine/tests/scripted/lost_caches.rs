@@ -660,16 +660,24 @@ fn a_leg_that_loses_repairs_with_its_cache_owes_nothing() {
     assert_eq!(world.failed_requests, 0);
 }
 
-/// B is out, and silent. A has lost with its cache what B alone has now, and a client's write over it
-/// fails on A. A waits for B's data: what it has there itself is older than what was acknowledged.
-#[test]
-fn a_failed_write_leaves_what_only_a_leg_that_is_out_has() {
+/// Returns two legs that both have a write in their caches, and what they had flushed beneath it. No
+/// copies are kept, and a silent leg is soon marked out.
+fn written_over() -> (World, Vec<u64>) {
     let out_after = 300 * MILLISECOND;
     let mut world = steady_legs(2, Settings { out_after, copies_reserve: u64::MAX, ..calm() });
     world.write(0, 8);
     world.flush();
+    let flushed = world.disks[A].contents()[..8].to_vec();
     world.write(0, 8);
     world.wait(MILLISECOND);
+    (world, flushed)
+}
+
+/// B is out, and silent. A has lost with its cache what B alone has now, and a client's write over it
+/// fails on A. A waits for B's data: what it has there itself is older than what was acknowledged.
+#[test]
+fn a_failed_write_leaves_what_only_a_leg_that_is_out_has() {
+    let (mut world, _) = written_over();
     let newest = world.disks[B].contents()[..8].to_vec();
     world.hold(B, What::Anything);
     world.submit(Operation::Read, Extent::new(64, 8), false);
@@ -701,13 +709,7 @@ fn a_failed_write_leaves_what_only_a_leg_that_is_out_has() {
 /// for, so what A has kept stands, and B does not have that.
 #[test]
 fn a_leg_that_is_marked_out_does_not_have_what_stands_without_it() {
-    let out_after = 300 * MILLISECOND;
-    let mut world = steady_legs(2, Settings { out_after, copies_reserve: u64::MAX, ..calm() });
-    world.write(0, 8);
-    world.flush();
-    let flushed = world.disks[A].contents()[..8].to_vec();
-    world.write(0, 8);
-    world.wait(MILLISECOND);
+    let (mut world, flushed) = written_over();
     world.hold(B, What::Anything);
     world.submit(Operation::Write, Extent::new(SECTORS - 8, 8), false);
     world.wait(LONG);

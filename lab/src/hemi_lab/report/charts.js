@@ -146,6 +146,10 @@
   };
 
   const canvas = document.createElement("canvas").getContext("2d");
+  // Annotations of a name with their numbers, as they were given: the layout in full has nothing but the number
+  // of what is hidden.
+  const annotations = (element, name) =>
+    (element.layout.annotations ?? []).map((one, n) => ({ one, n })).filter(({ one }) => one.name === name);
   // Labels every logarithmic axis and every one with a unit, and shows the names of those steps
   // that have room, for the range and the size that the chart has now.
   const label = (element) => {
@@ -173,8 +177,7 @@
       changes[`${key}.tickvals`] = found.map((one) => one.value);
       changes[`${key}.ticktext`] = texts;
     }
-    // As they were given: the layout in full has nothing but the number of what is hidden.
-    const steps = (element.layout.annotations ?? []).map((one, n) => ({ one, n })).filter(({ one }) => one.name === "step");
+    const steps = annotations(element, "step");
     const axis = full.xaxis;
     steps.forEach(({ one, n }, at) => {
       const end = steps[at + 1]?.one.x ?? Math.max(...axis.range);
@@ -190,7 +193,7 @@
   // names placed before it, and is hidden where no room is left.
   const frontier = (element, width) => {
     const full = element._fullLayout;
-    const names = (element.layout.annotations ?? []).map((one, n) => ({ one, n })).filter(({ one }) => one.name === "frontier");
+    const names = annotations(element, "frontier");
     const { xaxis: across, yaxis: down } = full;
     const marks = names.map(({ one }) => ({ x: across.l2p(one.x), y: down.l2p(one.y) }));
     const [apart, clear, high] = [3, 7, 15];
@@ -212,7 +215,7 @@
       if (inside) placed.push({ left: right - wide, right, top, bottom: top + high });
       const wanted = { ax: Math.round(right - x), ay: Math.round(top + high / 2 - y), visible: inside };
       for (const [key, value] of Object.entries(wanted)) {
-        if ((one[key] ?? (key === "visible" ? true : undefined)) !== value) changes[`annotations[${n}].${key}`] = value;
+        if ({ visible: true, ...one }[key] !== value) changes[`annotations[${n}].${key}`] = value;
       }
     });
     return changes;

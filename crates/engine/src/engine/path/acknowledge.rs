@@ -92,7 +92,7 @@ impl<B: Buffers> Engine<B> {
                 && !self.lost.has_room_without(state.extent)
             {
                 self.fail_write(operation, record);
-            } else if !self.authority_is_recorded(operation, record)
+            } else if !self.recovery_honours(operation, record)
                 && !planted::is(Planted::AckBeforeMove)
                 || !self.lost_list_follows(operation)
             {
@@ -143,9 +143,9 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns true if recovery would honour the region's authority: by the ledger, after a restart of
-    /// hemi; for what is to be durable, after a power cut as well.
-    fn authority_is_recorded(&mut self, operation: u32, record: u32) -> bool {
+    /// Returns true if recovery would honour a write that the region's authority has: after a restart of
+    /// hemi; if it is to be durable, after a power cut as well.
+    fn recovery_honours(&mut self, operation: u32, record: u32) -> bool {
         let state = &self.operations[operation];
         let outlives_power = state.fua && !planted::is(Planted::FuaByLedger);
         if !outlives_power && (self.regions.has_ledger() || self.is_on_all_legs(operation)) {

@@ -11,11 +11,16 @@ const VOLUME: Id = [7; 16];
 /// Begins a record in a directory, and waits until what was kept there has been read.
 fn begun(directory: &Path) -> Past {
     let past = Past::begin(&Place::Directory(directory.into()), VOLUME);
+    await_file(&past);
+    past
+}
+
+/// Waits until what was kept has been read.
+fn await_file(past: &Past) {
     while past.lock().waiting.is_some() {
         past.lock().read();
         std::thread::sleep(Duration::from_millis(1));
     }
-    past
 }
 
 /// Drops a record as a kill does, once the file has all that was handed to it.
@@ -41,10 +46,7 @@ fn an_answer_waits_until_the_file_has_been_read() {
     let past = Past::begin(&Place::Directory(directory.path().into()), VOLUME);
     past.happened(event());
     assert!(past.events(None, 10).is_empty() && !is_answered(&past));
-    while past.lock().waiting.is_some() {
-        past.lock().read();
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    await_file(&past);
     past.tell(past.lock());
     assert!(is_answered(&past));
     assert_eq!(past.events(None, 10).len(), 1);
