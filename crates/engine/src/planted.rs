@@ -34,8 +34,6 @@ planted! {
     DoubtForgotten,
     /// A write that is to be durable is acknowledged though only the ledger names its authority.
     FuaByLedger,
-    /// A leg that owes the region need not have a write that is answered before its page says who decides.
-    OwingLegLeftOut,
     /// An authority that answers is waited for however late it is, though a ledger is kept.
     LateAuthorityAwaited,
     /// A write that its authority alone has lost sight of waits for the leg to be called silent.
@@ -333,6 +331,14 @@ planted! {
     JoiningHolds,
     /// A region that has been compared goes on counting as one that has not.
     ComparedForgotten,
+    /// The page of a leg that is being marked out lets a write go.
+    LeavingLegVotes,
+    /// A write begins after the last superblock has been asked for.
+    WrittenAfterClose,
+    /// While the last superblock is on its way, writes are acknowledged by the ledger.
+    ClosedByLedger,
+    /// A close serves what waits for the volume to be open.
+    ServedUnopened,
 }
 
 #[cfg(feature = "planted")]

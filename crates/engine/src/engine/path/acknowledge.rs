@@ -143,24 +143,11 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns true if recovery would honour a write that the region's authority has: after a restart of
-    /// hemi; if it is to be durable, after a power cut as well.
+    /// Returns true if the next start would honour a write that the region's authority has. One that is
+    /// to be durable needs the page: a power cut leaves no ledger.
     fn recovery_honours(&mut self, operation: u32, record: u32) -> bool {
-        let state = &self.operations[operation];
-        let outlives_power = state.fua && !planted::is(Planted::FuaByLedger);
-        if !outlives_power && (self.regions.has_ledger() || self.is_on_all_legs(operation)) {
-            return true;
-        }
-        self.authority_is_durable(record)
-    }
-
-    /// Returns true if every leg that is in has a write: whichever decides after a restart, it has it.
-    fn is_on_all_legs(&self, operation: u32) -> bool {
-        let state = &self.operations[operation];
-        // One that owes the region was not sent it. An older page may still say that it decides.
-        let sent = state.in_flight | state.owed | state.done;
-        let left_out = if planted::is(Planted::OwingLegLeftOut) { !sent } else { 0 };
-        self.legs.that_are_in().all(|leg| (state.done | left_out) & leg.index.bit() != 0)
+        let needs_page = self.operations[operation].fua && !planted::is(Planted::FuaByLedger);
+        self.regions.goes_by_ledger() && !needs_page || self.authority_is_durable(record)
     }
 
     /// Returns true if the lost list no longer names what this write has rewritten.
@@ -253,8 +240,9 @@ impl<B: Buffers> Engine<B> {
         if !is_awaited || self.settings.policy != Policy::First {
             return None;
         }
-        let by_ledger =
-            self.regions.has_ledger() && !state.fua && !planted::is(Planted::LateAuthorityAwaited);
+        let by_ledger = self.regions.goes_by_ledger()
+            && !state.fua
+            && !planted::is(Planted::LateAuthorityAwaited);
         let (leg, sectors) = (authority.index(), state.extent.sectors());
         let hand_over = self.hand_over_after(leg, Class::Write, sectors);
         let decides = &self.legs[leg];

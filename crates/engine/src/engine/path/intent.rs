@@ -53,12 +53,9 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if writes may be sent to `record`'s region; if not, what is needed is in flight.
     pub(super) fn intent_is_durable(&mut self, record: u32) -> bool {
         let region = self.regions.region_of(record);
-        if self.regions.is_touched(region) {
-            return self.regions.intent_is_durable(record, &self.legs, &mut self.marks);
-        }
         let Decision { regions, among, marks } = self.decision();
-        if regions.touch_armed(record, &among, marks) {
-            return regions.intent_is_durable(record, among.legs, marks);
+        if regions.is_touched(region) || regions.touch_armed(record, &among, marks) {
+            return regions.intent_is_durable(record, &among, marks);
         }
         if regions.begin_intent(record, &among, marks) {
             self.record_soon(region);

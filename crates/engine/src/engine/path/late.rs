@@ -247,7 +247,7 @@ impl<B: Buffers> Engine<B> {
         let quick = quick.fold(0, |mask, leg| mask | leg.index.bit());
         let mut waiters = self.regions.waiters(record);
         if let Some(late) = waiters.find(|&operation| self.authority_is_late(operation)) {
-            let free = self.regions.has_ledger() && !self.operations[late].fua;
+            let free = self.regions.goes_by_ledger() && !self.operations[late].fua;
             return Some(self.operations[late].done & if free { u8::MAX } else { quick });
         }
         let region = self.regions.region_of(record);

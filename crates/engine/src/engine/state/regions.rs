@@ -43,6 +43,7 @@ use armed::Armed;
 use bitmap::Bitmap;
 use deciding::Moves;
 pub(in crate::engine) use deciding::{Candidates, FlushWanted};
+use ledger::RecordInForce;
 use metadata::{BlockWrite, Metadata};
 pub(in crate::engine) use order::{Wait, Walk};
 use unrecorded::Unrecorded;
@@ -61,6 +62,8 @@ pub(in crate::engine) struct Regions {
     metadata: Metadata,
     /// The other record of the same: at once, for as long as the machine runs.
     ledger: Option<Ledger>,
+    /// The record that acknowledgements, moves and the ledger's removal go by.
+    in_force: RecordInForce,
     /// The ledger stays as it is: the engine has halted.
     ledger_is_left: bool,
     active: InUse,
@@ -121,6 +124,7 @@ impl Regions {
             table,
             metadata: Metadata::new(layout, &opening.objects, &settings.limits),
             ledger: None,
+            in_force: RecordInForce::Pages,
             ledger_is_left: false,
             active,
             armed: Armed::new(

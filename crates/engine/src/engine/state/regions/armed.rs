@@ -217,7 +217,7 @@ impl Regions {
         let from = entry.authority();
         let page = self.metadata.page_of(region);
         let recorded = self.metadata.durable(page, from) >= self.armed.sequence(page, from);
-        if !self.has_ledger() || !recorded || !self.metadata.knows_lost(to) {
+        if !self.goes_by_ledger() || !recorded || !self.metadata.knows_lost(to) {
             return false;
         }
         marks.add(Mark::TouchedElsewhere);

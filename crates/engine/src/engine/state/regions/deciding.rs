@@ -14,7 +14,6 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::Regions;
-use super::active::Active;
 use crate::engine::state::leg::Leg;
 use crate::engine::state::lost_list::LostList;
 use crate::identifiers::{LEGS_MAX, LegIndex};
@@ -41,7 +40,16 @@ pub(in crate::engine) struct Candidates<'a> {
     pub(in crate::engine) lost: &'a LostList,
 }
 
-impl Candidates<'_> {
+impl<'a> Candidates<'a> {
+    /// Returns the legs that have a say at the next start: those that are in and not leaving.
+    pub(super) fn voters(&self) -> impl Iterator<Item = &'a Leg> {
+        let leaving = self.leaving;
+        let legs = self.legs.iter().filter(|leg| leg.is_in());
+        legs.filter(move |leg| {
+            leaving & leg.index.bit() == 0 || planted::is(Planted::LeavingLegVotes)
+        })
+    }
+
     pub(super) fn is_leaving(&self, leg: LegIndex) -> bool {
         self.leaving & leg.bit() != 0
     }
@@ -153,36 +161,6 @@ impl Regions {
         active.touched_in = self.moves.flushes;
     }
 
-    /// Returns true if writes may be sent to a touched region. Asks for the page that says it is
-    /// dirty if none does durably. Which leg's page says so does not matter: where authority moved
-    /// because that page was late, the other leg's may be later still.
-    pub(in crate::engine) fn intent_is_durable(
-        &mut self,
-        record: u32,
-        legs: &[Leg],
-        marks: &mut Marks,
-    ) -> bool {
-        if self.active[record].is_recorded {
-            return true;
-        }
-        let durable = if self.is_dirty_by_some_page(record, legs) {
-            marks.add_if(!self.is_authority_recorded(record), Mark::IntentOnAnotherLeg);
-            true
-        } else {
-            self.authority_is_durable(record, legs)
-        };
-        self.active[record].is_recorded |= durable;
-        durable
-    }
-
-    /// Returns true if the page of some leg that is in says durably that a region is dirty.
-    fn is_dirty_by_some_page(&self, record: u32, legs: &[Leg]) -> bool {
-        let Active { region, dirty_sequence, .. } = self.active[record];
-        let page = self.metadata.page_of(region);
-        let says = |leg: &Leg| self.metadata.durable(page, leg.index) >= dirty_sequence;
-        legs.iter().filter(|leg| leg.is_in()).any(says)
-    }
-
     /// Gives the armed regions of a page that have the authority of this one another, too.
     fn carry_page(&mut self, region: u32, to: LegIndex, sequence: u64) {
         let from = self.entry(region).authority();
@@ -260,12 +238,11 @@ impl Regions {
         among: &Candidates,
     ) -> Option<LegIndex> {
         let entry = self.entry(region);
-        let legs = among.legs.iter().filter(|leg| leg.is_in() && mask & leg.index.bit() != 0);
+        let legs = among.voters().filter(|leg| mask & leg.index.bit() != 0);
         let page = self.metadata.page_of(region);
         let complete_will_do = self.is_touched(region) && !planted::is(Planted::TakeoverWantsWhole);
         legs.filter(|leg| complete_will_do || entry.is_whole(leg.index))
             .filter(|leg| leg.answers() && Some(leg.index) != except)
-            .filter(|leg| !among.is_leaving(leg.index))
             .filter(|leg| {
                 self.is_complete(leg.index, region) || planted::is(Planted::IncompleteTakesOver)
             })
@@ -501,7 +478,7 @@ impl Regions {
         let region = self.active[record].region;
         let page = self.metadata.page_of(region);
         let sequence = self.metadata.change(page);
-        if self.has_ledger() {
+        if self.goes_by_ledger() {
             self.set_authority(record, to, sequence, among, marks);
             return;
         }
@@ -616,7 +593,7 @@ impl Regions {
         let sequence = self.metadata.change(page);
         marks.add(Mark::AuthorityReturned);
         self.set_authority(record, best, sequence, among, marks);
-        if !self.has_ledger() {
+        if !self.goes_by_ledger() {
             self.metadata.request(page, best);
         }
         (true, None)

@@ -6,7 +6,8 @@
 //! seconds.
 
 use super::Regions;
-use super::active::Undurable;
+use super::active::{Active, Undurable};
+use super::deciding::Candidates;
 use super::metadata::{BlockWrite, ObjectId};
 use crate::engine::state::leg::Leg;
 use crate::format::stamp::Progress;
@@ -20,10 +21,23 @@ use hemi_units::{Instant, SECOND};
 /// Moves of authority are in pages that are durable after this, if nobody asks before.
 const RECORDED_AFTER: u64 = 5 * SECOND;
 
+/// The record that the next start of the volume goes by, in this boot of the machine. In any other boot it goes
+/// by the pages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RecordInForce {
+    Pages,
+    Ledger,
+}
+
 impl Regions {
     /// Returns true if a ledger is kept.
     pub(in crate::engine) fn has_ledger(&self) -> bool {
         self.ledger.is_some()
+    }
+
+    /// Returns true if the next start goes by the ledger, unless the machine is restarted before.
+    pub(in crate::engine) fn goes_by_ledger(&self) -> bool {
+        self.in_force == RecordInForce::Ledger
     }
 
     /// Takes over a ledger, complete before any superblock names the new opening.
@@ -33,6 +47,7 @@ impl Regions {
         if let Some(found) = &opening.ledger {
             // It may have been the next one, in superblocks by now.
             ledger.store_opening(found.opening);
+            self.in_force = RecordInForce::Ledger;
         }
         for (leg, record) in (0..LEGS_MAX as u8).map(LegIndex).zip(&opening.superblock.legs) {
             ledger.store_epoch(leg, record.join_epoch);
@@ -54,15 +69,27 @@ impl Regions {
         Some(LedgerMark { opening, boot: ledger.boot() })
     }
 
-    /// All superblocks name the opening that was announced.
+    /// Goes by the ledger from now on, if there is one: all superblocks name the opening that was announced.
     pub(in crate::engine) fn confirm_opening(&mut self, mark: Option<LedgerMark>) {
         if let (Some(ledger), Some(mark)) = (self.kept_ledger(), mark) {
             ledger.store_opening(mark.opening);
+            self.in_force = RecordInForce::Ledger;
         }
     }
 
-    /// No superblock relies on the ledger any more.
+    /// Goes by the pages alone from now on: a superblock that relies on no ledger is asked for next.
+    pub(in crate::engine) fn leave_to_pages(&mut self) {
+        if !planted::is(Planted::ClosedByLedger) {
+            self.in_force = RecordInForce::Pages;
+        }
+    }
+
+    /// Removes the ledger: the next start finds a superblock that relies on none.
+    ///
+    /// # Panics
+    /// If the next start goes by it.
     pub(in crate::engine) fn retire_ledger(&mut self) {
+        assert!(!self.goes_by_ledger(), "a ledger that the next start goes by is not removed");
         if let Some(mut ledger) = self.ledger.take() {
             ledger.retire();
         }
@@ -158,6 +185,35 @@ impl Regions {
             self.table[region as usize] = entry.cleaned();
             self.metadata.change(page);
         }
+    }
+
+    /// Returns true if writes may be sent to a touched region. Asks for the page that says it is
+    /// dirty if none does durably. By the ledger, which voter's page says so does not matter: where authority
+    /// moved because that page was late, the other leg's may be later still.
+    pub(in crate::engine) fn intent_is_durable(
+        &mut self,
+        record: u32,
+        among: &Candidates,
+        marks: &mut Marks,
+    ) -> bool {
+        if self.goes_by_ledger() && self.active[record].is_recorded {
+            return true;
+        }
+        let durable = if self.goes_by_ledger() && self.is_dirty_by_some_page(record, among) {
+            marks.add_if(!self.is_authority_recorded(record), Mark::IntentOnAnotherLeg);
+            true
+        } else {
+            self.authority_is_durable(record, among.legs)
+        };
+        self.active[record].is_recorded |= durable;
+        durable
+    }
+
+    /// Returns true if the page of some voter says durably that a region is dirty.
+    fn is_dirty_by_some_page(&self, record: u32, among: &Candidates) -> bool {
+        let Active { region, dirty_sequence, .. } = self.active[record];
+        let page = self.metadata.page_of(region);
+        among.voters().any(|leg| self.metadata.durable(page, leg.index) >= dirty_sequence)
     }
 
     /// Notes that the authority of a region has moved: its page does not say so yet.
