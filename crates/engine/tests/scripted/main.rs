@@ -5,6 +5,7 @@ mod attacks;
 mod background;
 mod backlog;
 mod census;
+mod closing;
 mod coming_in;
 mod comparing;
 mod configure;

@@ -34,7 +34,7 @@ pub(super) struct Closing {
     pub(super) token: u64,
     /// Debts are paid until then.
     pub(super) drain_until: Instant,
-    /// The closed superblock has been asked for.
+    /// The last superblock has been asked for.
     pub(super) marked: bool,
 }
 
@@ -105,6 +105,11 @@ impl Life {
             Phase::Closing(closing) => Some(closing),
             _ => None,
         }
+    }
+
+    /// Returns true once the last superblock has been asked for: no write begins any more.
+    pub(in crate::engine) fn is_marked_closed(&self) -> bool {
+        self.closing().is_some_and(|closing| closing.marked)
     }
 
     /// Begins to close, or goes on with it in another way.

@@ -261,6 +261,18 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// Refuses what waits in the backlog: the volume is closing.
+    pub(in crate::engine) fn refuse_backlog(&mut self) {
+        for backlog in 0..self.requests.backlogs().len() {
+            while let Some(key) = self.requests.next_in_backlog(backlog) {
+                if self.requests.is_live(key) {
+                    self.requests.fail(key.slot, RequestError::ShuttingDown);
+                    self.reply(key.slot);
+                }
+            }
+        }
+    }
+
     /// Gives a read that was given up on a frozen leg a buffer of its own to start over in.
     fn restart_read(&mut self, slot: u32) -> bool {
         let request = self.requests[slot];

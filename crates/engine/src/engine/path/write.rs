@@ -7,7 +7,7 @@ use crate::engine::state::failing::Task;
 use crate::engine::state::in_flight::{Io, Purpose};
 use crate::engine::state::slab::Key;
 use crate::identifiers::{LEGS_MAX, LegIndex};
-use crate::io::{Buffers, LegError, LegOperation, Notice};
+use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, Instant, MILLISECOND, SECTOR_BYTES};
@@ -18,6 +18,10 @@ const LAGGING_AFTER: u64 = 50 * MILLISECOND;
 impl<B: Buffers> Engine<B> {
     /// A write has its range lock: find its region's record and make its intent durable.
     pub(super) fn begin_write(&mut self, operation: u32) {
+        if self.life.is_marked_closed() && !planted::is(Planted::WrittenAfterClose) {
+            self.end_operation(operation, Some(RequestError::ShuttingDown));
+            return;
+        }
         let region = self.operations[operation].region;
         self.operations.begin_intent(operation);
         let fits = self.regions.may_be_touched(region);
