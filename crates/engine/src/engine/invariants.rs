@@ -10,6 +10,7 @@ use crate::engine::state::slab::NONE;
 use crate::format::Membership;
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::Buffers;
+use crate::recovery::Opening;
 
 impl<B: Buffers> Engine<B> {
     /// Constant-time checks after every input.
@@ -133,6 +134,34 @@ impl<B: Buffers> Engine<B> {
             assert_eq!(counted, in_flight[leg.index.index()], "in flight for {:?}", leg.index);
         }
         self.check_authorities();
+    }
+
+    /// Checks that a recovery which found this, after a kill at this instant, would let only legs decide that hold
+    /// everything acknowledged. Linear in the volume's regions: for tests and the simulator.
+    ///
+    /// # Panics
+    /// If it would choose a leg that lacks something, naming region and leg.
+    pub fn check_recovery(&self, found: &Opening) {
+        for (region, &entry) in (0..).zip(&found.table) {
+            let record = self.regions.slot(region);
+            if record.is_some_and(|record| self.regions.is_suspect(record))
+                || self.lost.touches(self.regions.extent(region))
+            {
+                continue;
+            }
+            let touched = found.is_touched(region, entry);
+            let deciders = if touched { entry.authority().bit() } else { entry.whole() };
+            for leg in self.legs.that_are_in().filter(|leg| deciders & leg.index.bit() != 0) {
+                let slot = leg.index.index();
+                assert!(
+                    leg.watch.is_removed()
+                        || self.regions.is_complete(leg.index, region)
+                        || record.is_some_and(|record| self.lacks_only_repairs(record, slot)),
+                    "region {region}: recovery would choose {:?}, which lacks acknowledged data",
+                    leg.index
+                );
+            }
+        }
     }
 
     /// Checks that at least one leg is complete for each region, and that recovery would choose

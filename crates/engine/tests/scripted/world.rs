@@ -23,6 +23,7 @@ use hemi_engine::identifiers::{BufferAt, IoId, LEGS_MAX};
 use hemi_engine::io::{
     Action, Buffers, LegError, LegIo, LegOperation, LegTraits, Notice, Operation, Reply, Request,
 };
+use hemi_engine::marks::Mark;
 use hemi_engine::recovery::{self, LegImage, Refusal};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
@@ -156,6 +157,8 @@ pub struct World {
     /// A leg lost its cache before this request, and no later flush has been answered yet.
     pub cache_lost: Option<u64>,
     pub thorough: bool,
+    /// How often the engine has been looked at thoroughly.
+    pub looks: u64,
     /// The token of a detach of a leg that answers, and the leg.
     pub detaching: Option<(u64, usize)>,
     pub trace: bool,
@@ -261,6 +264,7 @@ impl World {
             commands: BTreeMap::new(),
             cache_lost: None,
             thorough: true,
+            looks: 0,
             detaching: None,
             trace: std::env::var_os("TRACE").is_some(),
             failed_requests: 0,
@@ -319,6 +323,31 @@ impl World {
         }
         if self.thorough {
             self.engine().check_thoroughly();
+            self.check_recovery();
+        }
+    }
+
+    /// Checks now and then what a kill at this instant would leave, with none of the I/O in flight landed. Once a leg
+    /// has lost its cache a kill may be as bad as a power cut.
+    fn check_recovery(&mut self) {
+        const ONE_IN: u64 = 8;
+        const LOSSES: [Mark; 4] = [
+            Mark::FlushFailed,
+            Mark::CacheLostAlone,
+            Mark::CacheLostWithPeer,
+            Mark::CacheLostWithoutPeer,
+        ];
+        self.looks += 1;
+        let serving = self.engine.as_ref().filter(|engine| engine.is_serving());
+        let Some(engine) = serving.filter(|_| self.looks.is_multiple_of(ONE_IN)) else { return };
+        if self.cache_lost.is_some() || LOSSES.iter().any(|&mark| engine.marks().count(mark) > 0) {
+            return;
+        }
+        let images = self.images();
+        let found =
+            self.machine.with_outlived(|outlived| recovery::assess_outlived(&images, outlived));
+        if let Ok(found) = found {
+            engine.check_recovery(&found);
         }
     }
 

@@ -341,7 +341,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Returns true if all that a leg lacks of a region are blocks that its medium could not read: it
     /// is recorded whole, as it is where that is found in a clean region.
-    fn lacks_only_repairs(&self, record: u32, leg: usize) -> bool {
+    pub(in crate::engine) fn lacks_only_repairs(&self, record: u32, leg: usize) -> bool {
         let region = self.regions.region_of(record);
         let index = LegIndex(leg as u8);
         if !self.regions.is_rebuilding(record, leg)
