@@ -339,6 +339,8 @@ planted! {
     ClosedByLedger,
     /// A close serves what waits for the volume to be open.
     ServedUnopened,
+    /// A leg that missed a clean close stands in for what is damaged on the one that closed.
+    CloseVouchesForAll,
 }
 
 #[cfg(feature = "planted")]

@@ -29,7 +29,7 @@ use crate::identifiers::LegIndex;
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use hemi_units::Extent;
-use history::{membership_problems, newest_history, superblocks_of};
+use history::{legs_lacking, membership_problems, newest_history, superblocks_of};
 use reader::Reader;
 
 /// Bytes at the beginning of a leg that hold both superblock slots: read these first.
@@ -173,10 +173,11 @@ pub fn assess_outlived_short_pages(
     let mut marks = Marks::default();
     let generations = superblocks.iter().any(|own| own.generation != superblock.generation);
     marks.add_if(generations, Mark::RecoveryChoseGeneration);
+    let lacking = legs_lacking(&superblock, &superblocks);
     let mut reader =
-        Reader { images, slots: &slots, voters: &voters, superblock: &superblock, marks };
+        Reader { images, slots: &slots, voters: &voters, superblock: &superblock, lacking, marks };
     let mut opening = reader.read()?;
-    doubt_who_missed_the_close(&mut opening, &superblocks);
+    doubt_who_missed_the_close(&mut opening, lacking);
     if let Err(problem) = outlived.decide(&mut opening, images) {
         return refuse(vec![problem]);
     }
@@ -193,14 +194,13 @@ pub fn assess_outlived_short_pages(
 /// open nothing tells even that, so the doubt goes into the superblock that says so: such a leg begins
 /// a new epoch, and no page of before speaks for it any more. Where it alone can decide a region that is
 /// not possible, and the pages go on speaking until they are rewritten.
-fn doubt_who_missed_the_close(opening: &mut Opening, superblocks: &[Superblock]) {
+fn doubt_who_missed_the_close(opening: &mut Opening, lacking: u8) {
     let newest = &opening.superblock;
     if newest.open || planted::is(Planted::MissedCloseTrusted) {
         return;
     }
     let voters = voters(newest);
-    let older = superblocks.iter().filter(|own| own.sequence < newest.sequence);
-    let missed = voters & older.fold(0u8, |mask, own| mask | own.leg.bit());
+    let missed = voters & lacking;
     let mut alone = 0;
     for entry in &mut opening.table {
         let others = entry.whole() & !missed;

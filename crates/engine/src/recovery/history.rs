@@ -73,6 +73,14 @@ pub(super) fn newest_history(superblocks: &[Superblock]) -> Result<usize, Proble
     Err(Problem::Fork { image: 0, other: superblocks.len() - 1 })
 }
 
+/// Returns the legs given that lack the newest superblock, as a mask.
+pub(super) fn legs_lacking(newest: &Superblock, superblocks: &[Superblock]) -> u8 {
+    let has_it =
+        |own: &Superblock| (own.generation, own.sequence) == (newest.generation, newest.sequence);
+    let lacking = superblocks.iter().filter(|own| !has_it(own));
+    lacking.fold(0, |mask, own| mask | own.leg.bit())
+}
+
 pub(super) fn membership_problems(
     images: &[LegImage],
     superblocks: &[Superblock],

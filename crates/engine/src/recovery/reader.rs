@@ -19,6 +19,8 @@ pub(super) struct Reader<'a> {
     pub slots: &'a [LegIndex],
     pub voters: &'a [usize],
     pub superblock: &'a Superblock,
+    /// The legs given that lack that superblock, as a mask.
+    pub lacking: u8,
     pub marks: Marks,
 }
 
@@ -105,11 +107,13 @@ impl Reader<'_> {
         if known.is_some_and(|known| known <= best) || planted::is(Planted::DamageIgnored) {
             return false;
         }
-        // A clean close brought every leg up to date: another one without damage has it all.
-        let intact = self
-            .voters
-            .iter()
-            .any(|&v| v != image && !found.damaged.iter().any(|(damaged, _)| *damaged == v));
+        // A clean close brought every leg that has its record up to date: another one without damage
+        // has it all.
+        let missed = if planted::is(Planted::CloseVouchesForAll) { 0 } else { self.lacking };
+        let is_damaged = |image: usize| found.damaged.iter().any(|&(other, _)| other == image);
+        let intact = self.voters.iter().any(|&voter| {
+            voter != image && missed & self.slots[voter].bit() == 0 && !is_damaged(voter)
+        });
         self.superblock.open || !intact || known.is_some()
     }
 

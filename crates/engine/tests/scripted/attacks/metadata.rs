@@ -145,6 +145,32 @@ fn s03_rotted_newest_page() {
     world.read_everything();
 }
 
+/// A was silent when the volume was closed. Its page says that it decides a region which B decides
+/// since, and both of B's pages are rotten.
+#[test]
+fn s03_a_leg_that_missed_a_clean_close_does_not_stand_in_for_rotten_pages() {
+    let mut world = two_legs(calm());
+    prefer(&mut world, A);
+    world.write(0, 8);
+    world.wait(SECOND);
+    assert_eq!(authority(&world, 0), A);
+    world.hold(A, What::Anything);
+    world.write(0, 8);
+    world.close();
+    world.crash(None, |_| Landing::Not);
+    let intact = world.disks[B].metadata.clone();
+    let layout = world.recovered().superblock.layout;
+    for slot in 0..2 {
+        let address = layout.page_address(0, slot) as usize;
+        world.disks[B].metadata[address..address + 4096].fill(0xAA);
+    }
+    let refusal = recovery::assess(&world.images()).expect_err("A has missed the close");
+    assert!(matches!(refusal.problems[0], Problem::PageDamaged { image: B, page: 0, .. }));
+    world.disks[B].metadata = intact;
+    reopen(&mut world);
+    world.read_everything();
+}
+
 /// Scenario 2, but only one of B's two slots is rewritten before it is in again. The other one
 /// still holds the earlier page.
 #[test]
