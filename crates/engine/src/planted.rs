@@ -341,6 +341,8 @@ planted! {
     ServedUnopened,
     /// A leg that missed a clean close stands in for what is damaged on the one that closed.
     CloseVouchesForAll,
+    /// A clean close is not recorded on a leg that is out.
+    OutLegUntold,
 }
 
 #[cfg(feature = "planted")]

@@ -26,6 +26,7 @@ mod lost_caches;
 mod lost_sight;
 mod memory;
 mod operators;
+mod put_back;
 mod reads;
 mod rebuilds;
 mod returns;

@@ -113,13 +113,17 @@ impl<B: Buffers> Engine<B> {
         }
         self.regions.leave_to_pages();
         self.volume.close(clean);
-        self.write_superblock(None);
+        self.write_superblock();
         true
     }
 
-    fn last_superblock_is_durable(&self) -> bool {
+    /// Returns true if every leg that can be told has the last superblock. One that is out is waited for as well:
+    /// without it it is filled anew at the next start.
+    fn last_superblock_is_durable(&mut self) -> bool {
         let newest = self.regions.metadata().newest(self.regions.metadata().superblock());
-        self.legs_that_can_be_told().all(|leg| self.has_superblock(leg.index, newest))
+        let durable =
+            self.legs_that_can_be_told().all(|leg| self.has_superblock(leg.index, newest));
+        durable && self.legs_out_are_told(newest)
     }
 
     /// Returns true if the next start may go by the ledger, so that it has to stay: no leg that is in is known

@@ -3,7 +3,6 @@
 use crate::command::CommandError;
 use crate::engine::Engine;
 use crate::engine::change::leg_set::{Change, ChangeKind};
-use crate::engine::state::failing::Task;
 use crate::engine::state::leg::{Health, Leg};
 use crate::identifiers::LegIndex;
 use crate::io::{Buffers, OutReason};
@@ -56,19 +55,9 @@ impl<B: Buffers> Engine<B> {
     /// A leg that is detached has it in its own superblock too, so that it decides nothing if
     /// it is ever found alone; but only after all others have it, or a crash in between would
     /// leave them waiting for a leg that counts itself out.
-    pub(super) fn has_been_told(&mut self, change: &Change, sequence: u64) -> bool {
-        const TRIES: u32 = 3;
-        let leg = &self.legs[change.leg.index()];
-        let object = self.regions.metadata().superblock();
-        if change.kind != ChangeKind::Out(OutReason::Detached)
-            || !leg.answers()
-            || leg.failing.in_a_row(Task::Superblock) >= TRIES
-            || self.has_superblock(change.leg, sequence)
-        {
-            return true;
-        }
-        self.regions.metadata_mut().request(object, change.leg);
-        false
+    pub(super) fn is_told_if_detached(&mut self, change: &Change, sequence: u64) -> bool {
+        change.kind != ChangeKind::Out(OutReason::Detached)
+            || self.has_been_told(change.leg, sequence)
     }
 
     /// Returns true if a leg that is detached may go, or if it is no such change. Until then another

@@ -286,9 +286,7 @@ impl<B: Buffers> Engine<B> {
             ChangeKind::In => self.volume.mark(change.leg, Membership::In),
             ChangeKind::Join | ChangeKind::Remove => {}
         }
-        // One that comes in is in by it; one that joins is not.
-        let also = (change.kind == ChangeKind::Join).then_some(change.leg);
-        let sequence = self.write_superblock(also);
+        let sequence = self.write_superblock();
         // It carries those before, too.
         self.changes.note_carried(sequence);
     }

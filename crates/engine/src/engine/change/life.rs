@@ -138,7 +138,7 @@ impl<B: Buffers> Engine<B> {
         let id = self.volume.random_id(self.clock.now());
         let ledger = self.regions.announce_opening(id);
         self.volume.open(ledger);
-        self.write_superblock(None);
+        self.write_superblock();
     }
 
     /// The generation now and those before it: what a leg that comes back must be of.
@@ -168,7 +168,7 @@ impl<B: Buffers> Engine<B> {
         self.go_on_with_change();
         while let Some((change, sequence)) = self.changes.first_carried()
             && self.superblock_is_durable(sequence)
-            && self.has_been_told(&change, sequence)
+            && self.is_told_if_detached(&change, sequence)
             && self.may_be_let_go(&change)
             && self.changes.coming_in().is_none_or(|leg| self.exposure_fits_with(leg))
         {

@@ -11,17 +11,13 @@ use crate::marks::Mark;
 use crate::planted::{self, Planted};
 
 impl<B: Buffers> Engine<B> {
-    /// Asks for the superblock as it is now on every leg that is in and answers; the sequence
-    /// that carries it.
-    pub(super) fn write_superblock(&mut self, also: Option<LegIndex>) -> u64 {
+    /// Asks for the superblock as it is now on every leg that answers; the sequence that carries it.
+    /// One that is out is told last ([`Engine::may_be_told`]).
+    pub(super) fn write_superblock(&mut self) -> u64 {
         let object = self.regions.metadata().superblock();
         let sequence = self.regions.metadata_mut().change_superblock();
-        for leg in 0..LEGS_MAX {
-            let index = LegIndex(leg as u8);
-            let is_in = self.volume.is_in(index);
-            if self.legs[leg].answers() && (is_in || also == Some(index)) {
-                self.regions.metadata_mut().request(object, index);
-            }
+        for leg in self.legs.iter().filter(|leg| leg.is_member() && leg.answers()) {
+            self.regions.metadata_mut().request(object, leg.index);
         }
         sequence
     }
@@ -152,6 +148,36 @@ impl<B: Buffers> Engine<B> {
         }
         let mut others = self.volume.legs_in().filter(|&other| !self.changes.comes_in(other));
         !self.changes.comes_in(leg) || others.all(|other| self.has_superblock(other, newest))
+    }
+
+    /// Returns true if a leg that may be told has a superblock, or is not worth waiting for: it is silent,
+    /// or fails to write it. Asks for it if not.
+    pub(super) fn has_been_told(&mut self, leg: LegIndex, sequence: u64) -> bool {
+        const TRIES: u32 = 3;
+        let state = &self.legs[leg.index()];
+        if !state.answers()
+            || state.failing.in_a_row(Task::Superblock) >= TRIES
+            || self.has_superblock(leg, sequence)
+        {
+            return true;
+        }
+        let object = self.regions.metadata().superblock();
+        self.regions.metadata_mut().request(object, leg);
+        false
+    }
+
+    /// Returns true if every leg that is out and may be told of a superblock has been. One without the
+    /// record of a clean close is filled anew at the next start.
+    pub(super) fn legs_out_are_told(&mut self, sequence: u64) -> bool {
+        let mut told = true;
+        for leg in self.legs.slots() {
+            let index = LegIndex(leg as u8);
+            let is_out = self.legs[leg].is_member() && !self.volume.is_in(index);
+            if is_out && self.may_be_told(index) && !planted::is(Planted::OutLegUntold) {
+                told &= self.has_been_told(index, sequence);
+            }
+        }
+        told
     }
 
     /// Asks again for the superblock that a change waits for, on each leg where writing it failed. A leg

@@ -1,0 +1,123 @@
+//! Legs that were put back to an older state, in by the newest superblock or out.
+
+use crate::world;
+use crate::world::landing::Landing;
+use crate::world::script::What;
+use crate::world::{World, calm};
+use hemi_engine::command::Command;
+use hemi_engine::identifiers::LegIndex;
+use hemi_engine::recovery;
+use hemi_engine::settings::Settings;
+use hemi_units::{Extent, MILLISECOND, SECOND};
+use hemi_world::disk::Disk;
+
+const A: usize = 0;
+const B: usize = 1;
+/// The number of sectors of a region.
+const REGION: u64 = world::REGION_BYTES / 512;
+
+/// Returns settings in which a silent leg is out after a second.
+fn impatient() -> Settings {
+    Settings { clean_after: 50 * MILLISECOND, out_after: SECOND, ..calm() }
+}
+
+fn world(has_ledger: bool) -> World {
+    match has_ledger {
+        true => World::with_ledger(1, 2, impatient()),
+        false => World::new(1, 2, impatient()),
+    }
+}
+
+/// Writes to both legs until they are alike. Returns B as it was before.
+fn older(world: &mut World) -> Disk {
+    world.write(REGION, 8);
+    world.converge();
+    let older = world.disks[B].clone();
+    world.write(0, 8);
+    world.flush();
+    world.converge();
+    older
+}
+
+/// Has B fall silent for so long that it is out.
+fn silence(world: &mut World) {
+    world.hold(B, What::Anything);
+    world.write(2 * REGION, 8);
+    world.wait(2 * SECOND);
+    assert!(world.status().legs[B].out_reason.is_some(), "it is out");
+}
+
+/// Has B answer again, and stay out: it has no room for what it owes of one region.
+fn keep_out(world: &mut World) {
+    world.behaviour[B].full = Extent::new(world.data_start() + 2 * REGION, 8);
+    world.release(B);
+    world.wait(5 * SECOND);
+    assert!(world.status().legs[B].out_reason.is_some(), "it is out");
+}
+
+fn sequence(world: &World, leg: usize) -> u64 {
+    recovery::newest_of(&world.disks[leg].metadata).expect("a superblock").sequence
+}
+
+fn is_whole(world: &World, region: usize) -> bool {
+    world.recorded(region).is_whole(LegIndex(B as u8))
+}
+
+/// Opens with both legs, and compares them once B is in.
+fn open_and_compare(world: &mut World) {
+    world.behaviour[B].full = Extent::default();
+    world.open(&[A, B]).expect("A decides");
+    world.read_everything();
+    world.converge();
+}
+
+/// The superblock that says it is closed is on a leg that is out as well. What that has drained it
+/// keeps.
+#[test]
+fn a_leg_that_is_out_and_answers_is_told_of_a_clean_stop() {
+    for has_ledger in [false, true] {
+        let mut world = world(has_ledger);
+        older(&mut world);
+        silence(&mut world);
+        keep_out(&mut world);
+        let now = world.now;
+        world.engine().command(now, 1, Command::Close { drain_until: now });
+        world.take_actions();
+        while !world.closed {
+            let until = world.now + SECOND;
+            world.step(until);
+        }
+        // Whatever hemi still wants is never done.
+        world.crash(None, |_| Landing::Not);
+        assert_eq!(sequence(&world, A), sequence(&world, B));
+        assert!(is_whole(&world, 0) && !is_whole(&world, 2));
+        open_and_compare(&mut world);
+    }
+}
+
+/// It would have to be filled anew if hemi were killed before it has that superblock.
+#[test]
+fn a_leg_that_is_out_and_answers_is_told_at_once_that_the_volume_is_open() {
+    let mut world = world(false);
+    older(&mut world);
+    silence(&mut world);
+    keep_out(&mut world);
+    world.crash(None, |_| Landing::Not);
+    world.open(&[A, B]).expect("A decides");
+    world.wait(10 * MILLISECOND);
+    assert_eq!(sequence(&world, A), sequence(&world, B));
+}
+
+/// A leg that is out and fails every write is not waited for.
+#[test]
+fn a_clean_stop_does_not_wait_for_a_leg_that_is_out_and_cannot_be_told() {
+    let mut world = world(false);
+    older(&mut world);
+    silence(&mut world);
+    keep_out(&mut world);
+    world.behaviour[B].write_errors = 1;
+    let begin = world.now;
+    world.close();
+    assert!(world.now.since(begin) < 2 * SECOND, "it took {} ns", world.now.since(begin));
+    assert!(world.recovered().clean);
+}
