@@ -343,6 +343,8 @@ planted! {
     CloseVouchesForAll,
     /// A clean close is not recorded on a leg that is out.
     OutLegUntold,
+    /// A leg that is older than the ledger knows is taken for what it was.
+    OlderLegTrusted,
 }
 
 #[cfg(feature = "planted")]

@@ -12,6 +12,7 @@ mod ledger;
 mod problem;
 mod promotion;
 mod reader;
+mod trace;
 
 pub use growth::{Growth, GrowthError, LegWrite, grow, largest};
 pub use ledger::{LedgerState, Outlived};
@@ -178,7 +179,8 @@ pub fn assess_outlived_short_pages(
         Reader { images, slots: &slots, voters: &voters, superblock: &superblock, lacking, marks };
     let mut opening = reader.read()?;
     doubt_who_missed_the_close(&mut opening, lacking);
-    if let Err(problem) = outlived.decide(&mut opening, images) {
+    let older = outlived.legs_older(&superblock, &slots, images);
+    if let Err(problem) = outlived.decide(&mut opening, older) {
         return refuse(vec![problem]);
     }
     match undecided(&opening) {

@@ -9,7 +9,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::Opening;
-use crate::engine::ObjectState;
 use crate::format::{
     BLOCK_BYTES, Block, Layout, LayoutError, Membership, RegionEntry, Superblock, page,
 };
@@ -103,10 +102,10 @@ pub fn grow(opening: &Opening, volume_bytes: u64, whole: u8) -> Result<Growth, G
         return Err(GrowthError::NotClosed);
     }
     let legs = || (0..LEGS_MAX as u8).map(LegIndex);
-    if let Some(leg) = legs().find(|leg| opening.doubted & leg.bit() != 0) {
+    let is_in = |leg: &LegIndex| superblock.legs[leg.index()].state == Membership::In;
+    if let Some(leg) = legs().filter(is_in).find(|leg| opening.doubted & leg.bit() != 0) {
         return Err(GrowthError::Doubted(leg));
     }
-    let is_in = |leg: &LegIndex| superblock.legs[leg.index()].state == Membership::In;
     if let Some(leg) = legs().filter(is_in).find(|leg| !opening.slots.contains(leg)) {
         return Err(GrowthError::Absent(leg));
     }
@@ -166,7 +165,7 @@ impl Writer<'_> {
         }
         entries.resize(regions.len(), self.entry);
         let state = &self.opening.objects[page as usize];
-        let sequence = next_sequence(state);
+        let sequence = state.sequence + 1;
         let slot = |leg: &LegIndex| 1 - (state.slot[leg.index()] & 1);
         self.legs.iter().map(|leg| self.page(*leg, page, slot(leg), sequence, &entries)).collect()
     }
@@ -196,7 +195,7 @@ impl Writer<'_> {
     fn superblocks(&self, step: u8) -> Vec<LegWrite> {
         let object = self.opening.superblock.layout.page_count() as usize;
         let state = &self.opening.objects[object];
-        let sequence = next_sequence(state) + u64::from(step);
+        let sequence = state.sequence + 1 + u64::from(step);
         let write = |leg: &LegIndex| {
             let slot = (state.slot[leg.index()] ^ 1 ^ step) & 1;
             let mut block = Box::new([0; BLOCK_BYTES]);
@@ -224,10 +223,4 @@ fn longer(entry: RegionEntry, whole: u8) -> RegionEntry {
     // One leg is always like itself.
     let one = decides & decides.wrapping_neg();
     entry.with_whole(if alike == 0 { one } else { alike })
-}
-
-/// Returns a sequence above all those of which a leg has a readable trace.
-fn next_sequence(state: &ObjectState) -> u64 {
-    let told = state.traced.iter().copied().filter(|traced| *traced != u64::MAX);
-    told.fold(state.sequence, u64::max) + 1
 }

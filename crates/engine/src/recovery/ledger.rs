@@ -7,11 +7,13 @@
 
 use alloc::vec::Vec;
 
+use super::trace::traced;
 use super::{LegImage, Opening, Problem};
 use crate::format::ledger::{FoundLedger, LedgerError};
-use crate::format::{Id, Membership, RegionEntry, Stamp, Superblock};
+use crate::format::{Id, LedgerMark, Membership, RegionEntry, Stamp, Superblock};
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::marks::Mark;
+use crate::planted::{self, Planted};
 
 /// Holds what has outlived the hemi that served the volume before.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,20 +38,25 @@ pub struct LedgerState {
 }
 
 impl Outlived<'_> {
-    /// Takes the region table from the ledger, if that decides.
-    pub(super) fn decide(
-        &self,
-        opening: &mut Opening,
-        images: &[LegImage<'_>],
-    ) -> Result<(), Problem> {
-        let Some(mark) = opening.superblock.ledger.filter(|mark| mark.boot == self.boot) else {
+    /// Takes the region table from the ledger, if that decides. Takes the legs that are `older` than it
+    /// knows, as a mask.
+    pub(super) fn decide(&self, opening: &mut Opening, older: u8) -> Result<(), Problem> {
+        let Some(mark) = self.relied_on(&opening.superblock) else {
             return Ok(());
         };
-        match self.valid(opening, images, mark.opening) {
-            Ok((table, state)) => {
+        // One that is out has no say.
+        let legs = &opening.superblock.legs;
+        let is_in = |leg: &LegIndex| legs[leg.index()].state == Membership::In;
+        let older = slots().filter(is_in).find(|leg| older & leg.bit() != 0);
+        match self.regions(&opening.superblock, mark, older) {
+            Ok(regions) => {
                 opening.marks.add(Mark::OpenedByLedger);
-                opening.table = table;
-                opening.ledger = Some(state);
+                opening.ledger = Some(LedgerState {
+                    touched: regions.iter().map(|(_, touched)| *touched).collect(),
+                    recorded: core::mem::take(&mut opening.table),
+                    opening: mark.opening,
+                });
+                opening.table = regions.into_iter().map(|(entry, _)| entry).collect();
                 Ok(())
             }
             Err(_) if self.accept_loss => {
@@ -60,53 +67,56 @@ impl Outlived<'_> {
         }
     }
 
-    fn valid(
-        &self,
-        opening: &Opening,
-        images: &[LegImage<'_>],
-        named: u64,
-    ) -> Result<(Vec<RegionEntry>, LedgerState), Option<LedgerError>> {
-        let volume = opening.superblock.volume_id;
-        let legs = &opening.superblock.legs;
-        let is_in = |leg: LegIndex| legs[leg.index()].state == Membership::In;
-        let regions = self.regions(&opening.superblock, named, |found| {
-            let older = |leg: &LegIndex| {
-                let below = |(object, state): (u32, &super::ObjectState)| {
-                    state.traced[leg.index()] < found.durable(object, *leg)
-                };
-                let went_back = |(slot, image): (&LegIndex, &LegImage<'_>)| {
-                    let newest = || Stamp::newest_of(image.bytes, volume);
-                    slot == leg && !found.progress(*leg).is_kept_by(newest())
-                };
-                (0..).zip(&opening.objects).any(below)
-                    || opening.slots.iter().zip(images).any(went_back)
-            };
-            slots().filter(|leg| is_in(*leg)).find(older)
-        })?;
-        let state = LedgerState {
-            touched: regions.iter().map(|(_, touched)| *touched).collect(),
-            recorded: opening.table.clone(),
-            opening: named,
-        };
-        Ok((regions.into_iter().map(|(entry, _)| entry).collect(), state))
+    /// Returns the superblock's mark of the ledger that counts, if one does.
+    fn relied_on(&self, superblock: &Superblock) -> Option<LedgerMark> {
+        superblock.ledger.filter(|mark| mark.boot == self.boot)
     }
 
-    /// Returns every region's entry by the ledger, and whether it is touched, if the ledger is valid
-    /// for this superblock, which names the opening `named`. `older` finds a leg that is older than
-    /// the ledger knows it.
-    pub(super) fn regions(
+    /// Returns the legs given that are older than the ledger knows them, as a mask: put back to an
+    /// earlier state. None without a ledger that counts.
+    pub(super) fn legs_older(
         &self,
         superblock: &Superblock,
-        named: u64,
-        older: impl FnOnce(&FoundLedger<'_>) -> Option<LegIndex>,
-    ) -> Result<Vec<(RegionEntry, bool)>, Option<LedgerError>> {
+        given: &[LegIndex],
+        images: &[LegImage<'_>],
+    ) -> u8 {
+        let found = self.relied_on(superblock).map(|mark| self.found(superblock, mark));
+        let Some(Ok(found)) = found else { return 0 };
+        if planted::is(Planted::OlderLegTrusted) {
+            return 0;
+        }
+        let objects = superblock.layout.page_count() + 2;
+        let older = given.iter().zip(images).filter(|&(&leg, &image)| {
+            let below = |object| traced(image, superblock, object) < found.durable(object, leg);
+            let newest = Stamp::newest_of(image.bytes, superblock.volume_id);
+            (0..objects).any(below) || !found.progress(leg).is_kept_by(newest)
+        });
+        older.fold(0, |mask, (leg, _)| mask | leg.bit())
+    }
+
+    /// Returns the ledger, if it is this superblock's.
+    fn found(
+        &self,
+        superblock: &Superblock,
+        mark: LedgerMark,
+    ) -> Result<FoundLedger<'_>, Option<LedgerError>> {
         let bytes = self.ledger.ok_or(None)?;
         let found = FoundLedger::read(bytes, &superblock.layout, superblock.volume_id, self.boot)
             .map_err(Some)?;
-        if named != found.opening() && named != found.next() {
-            return Err(Some(LedgerError::Older));
-        }
-        if let Some(leg) = older(&found) {
+        let is_its = mark.opening == found.opening() || mark.opening == found.next();
+        if is_its { Ok(found) } else { Err(Some(LedgerError::Older)) }
+    }
+
+    /// Returns every region's entry by the ledger, and whether it is touched, if the ledger is valid
+    /// for this superblock and no leg that has to be as it knows it is `older`.
+    pub(super) fn regions(
+        &self,
+        superblock: &Superblock,
+        mark: LedgerMark,
+        older: Option<LegIndex>,
+    ) -> Result<Vec<(RegionEntry, bool)>, Option<LedgerError>> {
+        let found = self.found(superblock, mark)?;
+        if let Some(leg) = older {
             return Err(Some(LedgerError::LegOlder { leg: leg.0 }));
         }
         let known = slots().fold(0u8, |mask, leg| {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use super::ledger::Outlived;
 use super::{LegImage, Problem, Refusal, block_at, newest_of};
-use crate::format::ledger::{FoundLedger, LedgerError};
+use crate::format::ledger::LedgerError;
 use crate::format::superblock::{Ancestor, SuperblockError};
 use crate::format::{BLOCK_BYTES, Block, Id, Layout, Membership, RegionEntry, Superblock};
 use crate::format::{lost, page};
@@ -164,54 +164,11 @@ fn ask_ledger(
     if mark.boot != outlived.boot {
         return (LedgerWord::OfAnotherBoot, None);
     }
-    let older = |found: &FoundLedger<'_>| {
-        let pages = old.layout.page_count();
-        let below = |object: u32| traced(image, old, object) < found.durable(object, old.leg);
-        (0..pages + 2).any(below).then_some(old.leg)
-    };
-    match outlived.regions(old, mark.opening, older) {
+    let older = outlived.legs_older(old, &[old.leg], &[image]) != 0;
+    match outlived.regions(old, mark, older.then_some(old.leg)) {
         Ok(regions) => (LedgerWord::Read, Some(regions)),
         Err(error) => (LedgerWord::Unknown(error), None),
     }
-}
-
-/// Returns the highest sequence of a metadata object of which the leg has a trace; the highest of all
-/// if that cannot be told.
-fn traced(image: LegImage, old: &Superblock, object: u32) -> u64 {
-    let layout = &old.layout;
-    let pages = layout.page_count();
-    let volume = old.volume_id;
-    let of_slot = |slot: u8| {
-        let address = match object.checked_sub(pages) {
-            None => layout.page_address(object, slot),
-            Some(0) => Layout::superblock_address(slot),
-            Some(_) => Layout::lost_address(slot),
-        };
-        let block = block_at(image.bytes, address)?;
-        match object.checked_sub(pages) {
-            None => match page::open(block, object, address, volume) {
-                Ok(page) => Some(page.sequence()),
-                Err(page::PageError::Torn { newest }) => Some(newest),
-                Err(page::PageError::Blank) => None,
-                Err(page::PageError::Damaged { newest }) => newest.or(Some(u64::MAX)),
-                Err(_) => Some(u64::MAX),
-            },
-            Some(0) => match Superblock::decode(block, slot) {
-                Ok(superblock) => Some(superblock.sequence),
-                Err(SuperblockError::Torn { newest }) => Some(newest),
-                Err(SuperblockError::Damaged { newest }) => newest.or(Some(u64::MAX)),
-                Err(_) => None,
-            },
-            Some(_) => match lost::open(block, address, volume, layout.volume_sectors()) {
-                Ok(list) => Some(list.sequence()),
-                Err(lost::LostError::Torn { newest }) => Some(newest),
-                Err(lost::LostError::Blank) => None,
-                Err(lost::LostError::Damaged { newest }) => newest.or(Some(u64::MAX)),
-                Err(_) => Some(u64::MAX),
-            },
-        }
-    };
-    (0..2).filter_map(of_slot).max().unwrap_or(0)
 }
 
 /// Knowledge of a region on the leg that is promoted.

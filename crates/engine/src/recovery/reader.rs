@@ -134,7 +134,6 @@ impl Reader<'_> {
                         self.take(&mut found, image, slot, opened.sequence(), opened);
                     }
                     Err(page::PageError::Damaged { newest }) => {
-                        self.trace(&mut found, image, newest);
                         found.damaged.push((image, newest));
                     }
                     Err(page::PageError::Torn { newest }) => found.note_torn(newest),
@@ -188,18 +187,11 @@ impl Reader<'_> {
             found.state.durable[leg] = sequence;
             found.state.slot[leg] = slot;
         }
-        self.trace(found, image, Some(sequence));
         let newer = |best: u64| sequence > best && !planted::is(Planted::OldSlotChosen);
         if found.best.as_ref().is_none_or(|(best, _)| newer(*best)) {
             found.best = Some((sequence, value));
         }
         found.state.sequence = found.state.sequence.max(sequence);
-    }
-
-    /// Notes that a leg has held a sequence; `None` if that cannot be told.
-    fn trace<T>(&self, found: &mut Found<T>, image: usize, sequence: Option<u64>) {
-        let traced = &mut found.state.traced[self.slots[image].index()];
-        *traced = sequence.unwrap_or(u64::MAX).max(*traced);
     }
 
     fn superblock_state(&self) -> ObjectState {
@@ -215,11 +207,6 @@ impl Reader<'_> {
                     )) => {
                         // The engine changes it at once, and so goes past this.
                         state.sequence = state.sequence.max(newest);
-                        state.traced[leg.index()] = newest.max(state.traced[leg.index()]);
-                        continue;
-                    }
-                    Some(Err(SuperblockError::Damaged { newest: None })) => {
-                        state.traced[leg.index()] = u64::MAX;
                         continue;
                     }
                     _ => continue,
@@ -229,7 +216,6 @@ impl Reader<'_> {
                     state.slot[leg.index()] = slot;
                 }
                 state.sequence = state.sequence.max(own.sequence);
-                state.traced[leg.index()] = own.sequence.max(state.traced[leg.index()]);
             }
         }
         state
@@ -247,11 +233,9 @@ impl Reader<'_> {
                     Err(lost::LostError::Torn { newest }) => found.note_torn(newest),
                     Err(lost::LostError::Blank) => {}
                     Err(lost::LostError::Damaged { newest }) => {
-                        self.trace(&mut found, image, newest);
                         found.damaged.push((image, newest));
                     }
                     Err(_) => {
-                        self.trace(&mut found, image, None);
                         found.damaged.push((image, None));
                     }
                 }

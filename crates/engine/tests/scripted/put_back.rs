@@ -5,8 +5,9 @@ use crate::world::landing::Landing;
 use crate::world::script::What;
 use crate::world::{World, calm};
 use hemi_engine::command::Command;
+use hemi_engine::format::ledger::LedgerError;
 use hemi_engine::identifiers::LegIndex;
-use hemi_engine::recovery;
+use hemi_engine::recovery::{self, Problem};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
 use hemi_world::disk::Disk;
@@ -120,4 +121,39 @@ fn a_clean_stop_does_not_wait_for_a_leg_that_is_out_and_cannot_be_told() {
     world.close();
     assert!(world.now.since(begin) < 2 * SECOND, "it took {} ns", world.now.since(begin));
     assert!(world.recovered().clean);
+}
+
+/// Returns a volume with a ledger that was killed, and B as it was some writes before.
+fn killed() -> (World, Disk) {
+    let mut world = world(true);
+    let older = older(&mut world);
+    world.crash(None, |_| Landing::Not);
+    (world, older)
+}
+
+const OLDER: [Problem; 1] =
+    [Problem::Ledger { error: Some(LedgerError::LegOlder { leg: B as u8 }) }];
+
+#[test]
+fn a_leg_older_than_the_ledger_knows_keeps_the_volume_from_opening() {
+    let (mut world, older) = killed();
+    let newest = std::mem::replace(&mut world.disks[B], older);
+    let refusal = world.open(&[A, B]).expect_err("B was put back");
+    assert_eq!(refusal.problems, OLDER);
+    world.disks[B] = newest;
+    open_and_compare(&mut world);
+}
+
+/// Hemi is killed while it opens the volume. What the ledger knows of the legs is what they held.
+#[test]
+fn a_leg_put_back_after_a_kill_during_opening_keeps_the_volume_from_opening() {
+    let mut world = world(true);
+    let older = older(&mut world);
+    world.close();
+    world.open(&[A, B]).expect("it was closed");
+    world.crash(None, |p| if p.io.leg.index() == A { Landing::Whole } else { Landing::Not });
+    assert!(!world.recovered().clean, "A says that it is open");
+    world.disks[B] = older;
+    let refusal = world.open(&[A, B]).expect_err("B was put back");
+    assert_eq!(refusal.problems, OLDER);
 }

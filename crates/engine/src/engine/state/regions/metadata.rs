@@ -97,9 +97,6 @@ pub struct ObjectState {
     pub durable: [u64; LEGS_MAX],
     /// Per leg: the slot that holds it.
     pub slot: [u8; LEGS_MAX],
-    /// Per leg: the highest sequence of which there is a trace, be it damaged; the highest of all if
-    /// that cannot be told. A leg put back to an older state has no such trace.
-    pub traced: [u64; LEGS_MAX],
 }
 
 impl Metadata {
