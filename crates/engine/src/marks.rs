@@ -236,7 +236,7 @@ marks! {
     /// Recovery ignored damage that cannot hide anything.
     DamageIgnored "recovery ignored harmless damage",
     /// Recovery took from a leg that lacked the record of a clean close what others have too.
-    MissedClose "recovery doubted a leg that had missed a clean close",
+    MissedClose "recovery doubted a leg that may have been put back",
     /// Recovery ignored a page's bits about a leg that joined later.
     OldBitsIgnored "recovery ignored bits older than a join",
     /// A start was refused: no leg, or what is not one, was given.

@@ -341,6 +341,8 @@ planted! {
     ServedUnopened,
     /// A leg that missed a clean close stands in for what is damaged on the one that closed.
     CloseVouchesForAll,
+    /// A leg that is out and was put back to an older state counts as whole where it was.
+    OutLegPutBack,
     /// A clean close is not recorded on a leg that is out.
     OutLegUntold,
     /// A leg that is older than the ledger knows is taken for what it was.

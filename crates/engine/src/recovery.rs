@@ -58,8 +58,8 @@ pub struct Opening {
     pub slots: Vec<LegIndex>,
     /// True if the volume was closed cleanly.
     pub clean: bool,
-    /// The legs that missed the close and owe something for that, as a mask. What pages say for them does
-    /// not hold.
+    /// The legs that missed the close, or are out and were put back to an older state, and owe something
+    /// for that, as a mask. What pages say for them does not hold.
     pub doubted: u8,
     /// The ledger's words beside the table, if the table is the ledger's.
     pub ledger: Option<LedgerState>,
@@ -178,8 +178,8 @@ pub fn assess_outlived_short_pages(
     let mut reader =
         Reader { images, slots: &slots, voters: &voters, superblock: &superblock, lacking, marks };
     let mut opening = reader.read()?;
-    doubt_who_missed_the_close(&mut opening, lacking);
     let older = outlived.legs_older(&superblock, &slots, images);
+    doubt_who_is_older(&mut opening, lacking | older);
     if let Err(problem) = outlived.decide(&mut opening, older) {
         return refuse(vec![problem]);
     }
@@ -189,30 +189,34 @@ pub fn assess_outlived_short_pages(
     }
 }
 
-/// Takes from legs that missed a clean close what another leg that is in has as well: they owe it.
+/// Takes from legs that may have been put back to an older state what another leg that is in has as
+/// well: they owe it.
 ///
-/// A clean close is recorded on every leg that answers. A leg that is in and lacks the record was
-/// silent then, or has been put back to an older state since, and nothing tells which. Once the volume is
-/// open nothing tells even that, so the doubt goes into the superblock that says so: such a leg begins
-/// a new epoch, and no page of before speaks for it any more. Where it alone can decide a region that is
-/// not possible, and the pages go on speaking until they are rewritten.
-fn doubt_who_missed_the_close(opening: &mut Opening, lacking: u8) {
-    let newest = &opening.superblock;
-    if newest.open || planted::is(Planted::MissedCloseTrusted) {
-        return;
+/// A clean close is recorded on every leg that answers. A leg that lacks the record was silent then, or
+/// has been put back since, and nothing tells which. After an unclean stop a leg that is in may lack the
+/// newest superblock for another reason, and its pages tell what it has; one that is out is judged as
+/// after a close. Once the volume is open nothing tells even that, so the doubt goes into the superblock
+/// that says so: such a leg begins a new epoch, and no page of before speaks for it any more. Where a leg
+/// that is in alone can decide a region that is not possible, and the pages go on speaking until they are
+/// rewritten.
+fn doubt_who_is_older(opening: &mut Opening, mut older: u8) {
+    let voters = voters(&opening.superblock);
+    if opening.superblock.open || planted::is(Planted::MissedCloseTrusted) {
+        older &= !voters;
     }
-    let voters = voters(newest);
-    let missed = voters & lacking;
+    if planted::is(Planted::OutLegPutBack) {
+        older &= voters;
+    }
     let mut alone = 0;
     for entry in &mut opening.table {
-        let others = entry.whole() & !missed;
+        let others = entry.whole() & !older;
         // A leg that is out decides nothing, whole or not.
         let can_decide = if planted::is(Planted::OutLegVouches) { others } else { others & voters };
-        if can_decide == 0 {
-            alone |= entry.whole();
-        } else if others != entry.whole() {
-            opening.doubted |= entry.whole() & missed;
-            *entry = entry.with_whole(others);
+        let kept = if can_decide == 0 { entry.whole() & older & voters } else { 0 };
+        alone |= kept;
+        if others | kept != entry.whole() {
+            opening.doubted |= entry.whole() & older & !kept;
+            *entry = entry.with_whole(others | kept);
             opening.marks.add(Mark::MissedClose);
         }
     }

@@ -5,12 +5,14 @@ use crate::world::landing::Landing;
 use crate::world::script::What;
 use crate::world::{World, calm};
 use hemi_engine::command::Command;
+use hemi_engine::format::Id;
 use hemi_engine::format::ledger::LedgerError;
+use hemi_engine::format::stamp::{Progress, Stamp};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::recovery::{self, Problem};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
-use hemi_world::disk::Disk;
+use hemi_world::disk::{Cache, Disk};
 
 const A: usize = 0;
 const B: usize = 1;
@@ -72,6 +74,51 @@ fn open_and_compare(world: &mut World) {
     world.converge();
 }
 
+/// B's bits in the pages are of a state that it was put back from while hemi was stopped.
+#[test]
+fn a_leg_that_is_out_and_was_put_back_before_a_clean_stop_is_filled_again() {
+    for has_ledger in [false, true] {
+        let mut world = world(has_ledger);
+        let older = older(&mut world);
+        silence(&mut world);
+        world.close();
+        world.holds.clear();
+        world.pending.clear();
+        world.disks[B] = older;
+        open_and_compare(&mut world);
+    }
+}
+
+#[test]
+fn a_leg_that_is_out_and_was_put_back_after_a_kill_is_filled_again() {
+    for (has_ledger, cache) in [(false, None), (true, None), (true, Some(Cache::Kept))] {
+        let mut world = world(has_ledger);
+        let older = older(&mut world);
+        silence(&mut world);
+        world.crash(cache, |_| Landing::Not);
+        world.disks[B] = older;
+        open_and_compare(&mut world);
+    }
+}
+
+/// Once the volume is open its superblock is on that leg, too, and does not tell any more.
+#[test]
+fn a_leg_that_is_out_and_was_put_back_is_doubted_after_a_power_cut() {
+    let mut world = world(false);
+    let older = older(&mut world);
+    silence(&mut world);
+    world.crash(None, |_| Landing::Not);
+    world.disks[B] = older;
+    world.open(&[A, B]).expect("A decides");
+    while sequence(&world, B) < sequence(&world, A) {
+        let until = world.now + SECOND;
+        world.step(until);
+    }
+    world.crash(Some(Cache::Kept), |_| Landing::Not);
+    assert!(!is_whole(&world, 0), "no page has been written since");
+    open_and_compare(&mut world);
+}
+
 /// The superblock that says it is closed is on a leg that is out as well. What that has drained it
 /// keeps.
 #[test]
@@ -123,6 +170,24 @@ fn a_clean_stop_does_not_wait_for_a_leg_that_is_out_and_cannot_be_told() {
     assert!(world.recovered().clean);
 }
 
+/// It has the newest superblock, and older pages than the ledger knows to be durable there.
+#[test]
+fn a_leg_that_is_out_and_older_than_the_ledger_knows_is_filled_again() {
+    let mut world = world(true);
+    older(&mut world);
+    silence(&mut world);
+    keep_out(&mut world);
+    let older = world.disks[B].clone();
+    world.write(0, 8);
+    world.flush();
+    world.wait(5 * SECOND);
+    assert!(is_whole(&world, 0), "it has drained and flushed the region");
+    world.crash(None, |_| Landing::Not);
+    world.disks[B] = older;
+    assert_eq!(sequence(&world, A), sequence(&world, B));
+    open_and_compare(&mut world);
+}
+
 /// Returns a volume with a ledger that was killed, and B as it was some writes before.
 fn killed() -> (World, Disk) {
     let mut world = world(true);
@@ -142,6 +207,47 @@ fn a_leg_older_than_the_ledger_knows_keeps_the_volume_from_opening() {
     assert_eq!(refusal.problems, OLDER);
     world.disks[B] = newest;
     open_and_compare(&mut world);
+}
+
+/// Writes a stamp to a leg.
+fn stamp(disk: &mut Disk, volume: Id, stamp: Stamp) {
+    let mut block = [0; 4096];
+    let slot = stamp.slot(0);
+    stamp.encode(&mut block, slot, volume);
+    disk.write_metadata(hemi_engine::format::Layout::stamp_address(slot), &block, 0xFF);
+}
+
+/// All that tells is the stamp that a remote leg gets with each flush.
+#[test]
+fn a_leg_with_an_older_stamp_than_the_ledger_knows_is_not_taken_for_what_it_was() {
+    let writer = [9; 16];
+    for is_out in [false, true] {
+        let mut world = world(true);
+        older(&mut world);
+        if is_out {
+            silence(&mut world);
+            keep_out(&mut world);
+        }
+        let volume = world.recovered().superblock.volume_id;
+        stamp(&mut world.disks[B], volume, Stamp { writer, number: 1 });
+        let older = world.disks[B].clone();
+        let known = Stamp { writer, number: 2 };
+        stamp(&mut world.disks[B], volume, known);
+        let progress = Progress { known: Some(known), writer };
+        world.engine().leg_progressed(LegIndex(B as u8), &progress);
+        world.crash(None, |_| Landing::Not);
+        let opened = |world: &World| {
+            let images = world.images();
+            world.machine.with_outlived(|outlived| recovery::assess_outlived(&images, outlived))
+        };
+        let opening = opened(&world).expect("nothing is older");
+        assert!(opening.table[0].is_whole(LegIndex(B as u8)));
+        world.disks[B] = older;
+        match opened(&world) {
+            Ok(opening) => assert!(is_out && !opening.table[0].is_whole(LegIndex(B as u8))),
+            Err(refusal) => assert!(!is_out && refusal.problems == OLDER),
+        }
+    }
 }
 
 /// Hemi is killed while it opens the volume. What the ledger knows of the legs is what they held.
