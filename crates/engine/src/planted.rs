@@ -347,6 +347,14 @@ planted! {
     OutLegUntold,
     /// A leg that is older than the ledger knows is taken for what it was.
     OlderLegTrusted,
+    /// What a start finds durable on the legs is not entered in the ledger.
+    FoundDurableUnknown,
+    /// A promotion writes pages under the sequence of one that was cut in two.
+    TornPageReused,
+    /// A leg that has drained a clean region, and not flushed, may decide it.
+    CompleteDecidesClean,
+    /// A move that only the ledger has counts as durable after a kill.
+    LedgerMoveDurable,
 }
 
 #[cfg(feature = "planted")]

@@ -263,7 +263,9 @@ fn promote_table(
                 Err(page::PageError::Damaged { newest: Some(known) }) => {
                     highest = highest.max(known);
                 }
-                Err(page::PageError::Torn { newest }) => highest = highest.max(newest),
+                Err(page::PageError::Torn { newest }) if !planted::is(Planted::TornPageReused) => {
+                    highest = highest.max(newest);
+                }
                 Err(_) => {}
             }
         }

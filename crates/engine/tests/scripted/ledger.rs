@@ -84,6 +84,28 @@ fn a_flush_waits_for_the_page_of_a_move() {
     world.read_everything();
 }
 
+/// The same, and hemi was killed meanwhile: the next one knows of that move by the ledger alone.
+#[test]
+fn a_flush_after_a_kill_waits_for_the_page_of_a_move_before_it() {
+    let (mut world, _) = taken_over();
+    world.open(&[FAST, SLOW]).expect("the ledger tells");
+    while !world.engine().is_serving() {
+        let until = world.now + MILLISECOND;
+        world.step(until);
+    }
+    world.hold(FAST, What::Metadata);
+    world.hold(SLOW, What::Metadata);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(15 * MILLISECOND);
+    assert!(!world.is_answered(flush), "no page names the leg that has it");
+    world.release(SLOW);
+    world.wait(100 * MILLISECOND);
+    assert!(world.is_answered(flush));
+    world.crash(Some(Cache::Dropped), |_| Landing::Not);
+    world.open(&[FAST, SLOW]).expect("the pages tell");
+    world.read_everything();
+}
+
 /// The authority has lost its cache while the leg that has everything was silent. A flush that came
 /// meanwhile waits for the page of the move to that leg: the pages still name the one that lost its
 /// cache.

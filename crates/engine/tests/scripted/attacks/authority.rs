@@ -56,6 +56,33 @@ fn s13_a_leg_that_has_drained_takes_over() {
     assert_eq!(authority(&world, 0), B);
 }
 
+/// Scenario 13, the other way round: the region is clean, and B has drained it into its cache. Only a
+/// whole leg decides it, or what was flushed would be gone with that cache.
+#[test]
+fn s13_a_leg_that_has_drained_a_clean_region_does_not_decide_it() {
+    let mut world = two_legs(Settings { clean_after: 100 * MILLISECOND, ..calm() });
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    world.flush();
+    world.wait(SECOND);
+    assert!(!world.recorded(0).is_dirty() && !world.recorded(0).is_whole(index(B)));
+    world.behaviour[B].flush_errors = 1;
+    world.release(B);
+    world.wait(100 * MILLISECOND);
+    assert_eq!(world.status().legs[B].owed_bytes, 0, "it has drained");
+    world.hold(A, What::Anything);
+    world.write(5 * REGION, 8);
+    // Now A is known to be silent when somebody has to decide the region.
+    let token = world.submit(Operation::Write, Extent::new(16, 8), false);
+    world.wait(SECOND);
+    assert!(!world.is_answered(token), "A alone has durably what was flushed");
+    world.crash(Some(Cache::Dropped), |_| Landing::Not);
+    reopen(&mut world);
+    world.read_everything();
+    world.behaviour[B].flush_errors = 0;
+    world.converge();
+}
+
 /// Scenario 14, many debts: those of the region that has to move go first.
 #[test]
 fn s14_debts_of_a_region_that_moves_go_first() {

@@ -248,6 +248,30 @@ fn s03_two_torn_pages_do_not_make_a_valid_one() {
     world.converge();
 }
 
+/// The same with a promotion in between: what it writes over a torn page has a higher sequence.
+#[test]
+fn s03_a_promotion_goes_past_a_torn_page() {
+    let mut world = two_legs(calm());
+    prefer(&mut world, B);
+    world.write(0, 8);
+    world.wait(150 * MILLISECOND);
+    world.hold(B, What::Anything);
+    world.hold(A, What::Metadata);
+    world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(25 * MILLISECOND);
+    let page = world.only(A, What::Metadata);
+    let known = page_sequence(&world, A);
+    world.crash(Some(Cache::Kept), |p| {
+        if p.io.id == page { Landing::Torn(0x0F) } else { Landing::Not }
+    });
+    let torn = world.recovered().objects[0].sequence - 1;
+    assert!(torn > known, "the page was torn");
+    world.promote(A);
+    let image = LegImage { bytes: &world.disks[A].metadata };
+    let state = recovery::assess(&[image]).expect("A decides alone").objects[0];
+    assert!(state.durable[A] > torn + 1, "both slots are past it");
+}
+
 /// Scenario 7: B is replaced by B′ in the same slot. Records about B must not be believed of B′,
 /// wherever the volume dies meanwhile.
 #[test]

@@ -240,7 +240,8 @@ impl Regions {
         let entry = self.entry(region);
         let legs = among.voters().filter(|leg| mask & leg.index.bit() != 0);
         let page = self.metadata.page_of(region);
-        let complete_will_do = self.is_touched(region) && !planted::is(Planted::TakeoverWantsWhole);
+        let is_touched = self.is_touched(region) || planted::is(Planted::CompleteDecidesClean);
+        let complete_will_do = is_touched && !planted::is(Planted::TakeoverWantsWhole);
         legs.filter(|leg| complete_will_do || entry.is_whole(leg.index))
             .filter(|leg| leg.answers() && Some(leg.index) != except)
             .filter(|leg| {
@@ -636,7 +637,8 @@ impl Regions {
         active.is_recorded = recorded.is_dirty();
         active.last_done = [stamp; LEGS_MAX];
         active.acknowledged_done = [stamp; LEGS_MAX];
-        if !recorded.is_dirty() || recorded.authority() != entry.authority() {
+        let is_recorded = recorded.is_dirty() && recorded.authority() == entry.authority();
+        if !is_recorded && !planted::is(Planted::LedgerMoveDurable) {
             self.note_moved(record, now);
         }
     }

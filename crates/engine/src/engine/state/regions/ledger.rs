@@ -51,6 +51,9 @@ impl Regions {
         }
         for (leg, record) in (0..LEGS_MAX as u8).map(LegIndex).zip(&opening.superblock.legs) {
             ledger.store_epoch(leg, record.join_epoch);
+            if planted::is(Planted::FoundDurableUnknown) {
+                continue;
+            }
             for (object, state) in (0..).zip(&opening.objects) {
                 ledger.store_durable(object, leg, state.durable[leg.index()]);
             }
