@@ -5,9 +5,9 @@ use crate::world::landing::Landing;
 use crate::world::script::What;
 use crate::world::{World, calm};
 use hemi_engine::command::Command;
-use hemi_engine::format::Id;
 use hemi_engine::format::ledger::LedgerError;
 use hemi_engine::format::stamp::{Progress, Stamp};
+use hemi_engine::format::{Id, Membership};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::recovery::{self, Problem};
 use hemi_engine::settings::Settings;
@@ -168,6 +168,36 @@ fn a_clean_stop_does_not_wait_for_a_leg_that_is_out_and_cannot_be_told() {
     world.close();
     assert!(world.now.since(begin) < 2 * SECOND, "it took {} ns", world.now.since(begin));
     assert!(world.recovered().clean);
+}
+
+/// A leg that is in was put back after a clean stop. Beside it only one that is out is whole in a region,
+/// and that does not decide it: the leg that was put back goes on doing so.
+#[test]
+fn a_leg_that_is_out_does_not_vouch_for_what_one_that_was_put_back_decides() {
+    const C: usize = 2;
+    let mut world = World::new(1, 3, Settings { out_after: 10 * SECOND, ..impatient() });
+    world.hold(C, What::Anything);
+    world.write(2 * REGION, 8);
+    world.wait(20 * SECOND);
+    let data = world.data_start();
+    world.behaviour[C].full = Extent::new(data + 2 * REGION, 8);
+    world.behaviour[B].full = Extent::new(data, 8);
+    world.release(C);
+    world.write(0, 8);
+    world.wait(2 * SECOND);
+    let older = world.disks[A].clone();
+    let now = world.now;
+    world.engine().command(now, 1, Command::Close { drain_until: now });
+    while !world.closed {
+        world.wait(MILLISECOND);
+    }
+    world.crash(None, |_| Landing::Not);
+    let recovered = world.recovered();
+    assert!(recovered.clean && recovered.superblock.legs[C].state != Membership::In);
+    assert_eq!(recovered.table[0].whole(), 1 << A | 1 << C);
+    world.disks[A] = older;
+    world.open(&[A, B, C]).expect("A decides the region");
+    world.read_everything();
 }
 
 /// It has the newest superblock, and older pages than the ledger knows to be durable there.
