@@ -7,7 +7,7 @@ use crate::world::{World, calm};
 use hemi_engine::command::Command;
 use hemi_engine::format::ledger::LedgerError;
 use hemi_engine::format::stamp::{Progress, Stamp};
-use hemi_engine::format::{Id, Membership};
+use hemi_engine::format::{Id, Layout, Membership};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::recovery::{self, Problem};
 use hemi_engine::settings::Settings;
@@ -116,6 +116,58 @@ fn a_leg_that_is_out_and_was_put_back_is_doubted_after_a_power_cut() {
     }
     world.crash(Some(Cache::Kept), |_| Landing::Not);
     assert!(!is_whole(&world, 0), "no page has been written since");
+    open_and_compare(&mut world);
+}
+
+/// The same beside a region that is dirty under A and whole on B alone: that B is whole there keeps
+/// nobody from doubting it.
+#[test]
+fn a_leg_that_is_out_is_doubted_where_it_alone_was_whole() {
+    let mut world = world(false);
+    let older = older(&mut world);
+    let region = 3 * REGION;
+    world.hold(A, What::Writes);
+    world.write(region, 8);
+    world.wait(500 * MILLISECOND);
+    world.release(A);
+    world.wait(5 * MILLISECOND);
+    world.write(region, 8);
+    assert_eq!(world.recorded(3).whole(), 1 << B);
+    world.hold(B, What::Anything);
+    while world.status().legs[B].out_reason.is_none() {
+        world.write(region, 8);
+        world.wait(10 * MILLISECOND);
+    }
+    world.crash(None, |_| Landing::Not);
+    let by_a = recovery::assess(&world.images()[..1]).expect("B is out");
+    assert!(by_a.table[3].is_dirty() && by_a.table[3].whole() == 1 << B);
+    world.disks[B] = older;
+    world.open(&[A, B]).expect("A decides");
+    while sequence(&world, B) < sequence(&world, A) {
+        let until = world.now + SECOND;
+        world.step(until);
+    }
+    world.crash(Some(Cache::Kept), |_| Landing::Not);
+    assert!(!is_whole(&world, 0), "no page has been written since");
+    open_and_compare(&mut world);
+}
+
+/// B has heard of a superblock that the others have not, and they went on in a generation of their own.
+#[test]
+fn a_leg_that_is_out_is_doubted_whatever_the_sequence_of_another_generation() {
+    let mut world = world(false);
+    let older = older(&mut world);
+    silence(&mut world);
+    world.crash(None, |_| Landing::Not);
+    world.disks[B] = older;
+    let mut own = recovery::newest_of(&world.disks[B].metadata).expect("a superblock");
+    own.sequence = sequence(&world, A);
+    assert_ne!(own.generation, world.recovered().superblock.generation);
+    for slot in 0..2 {
+        let mut block = [0; 4096];
+        own.encode(&mut block, slot);
+        world.disks[B].write_metadata(Layout::superblock_address(slot), &block, 0xFF);
+    }
     open_and_compare(&mut world);
 }
 
@@ -246,7 +298,7 @@ fn stamp(disk: &mut Disk, volume: Id, stamp: Stamp) {
     let mut block = [0; 4096];
     let slot = stamp.slot(0);
     stamp.encode(&mut block, slot, volume);
-    disk.write_metadata(hemi_engine::format::Layout::stamp_address(slot), &block, 0xFF);
+    disk.write_metadata(Layout::stamp_address(slot), &block, 0xFF);
 }
 
 /// All that tells is the stamp that a remote leg gets with each flush.
