@@ -13,6 +13,7 @@ use hemi_world::disk::Cache;
 
 const A: usize = 0;
 const B: usize = 1;
+const C: usize = 2;
 /// Region 0 is in use, so that both legs are seen to answer.
 const USED: Extent = Extent { start: 0, end: 8 };
 /// The region of the write, not touched before.
@@ -87,42 +88,70 @@ fn the_page_that_let_it_go_says_that_the_region_is_dirty() {
 
 /// B comes back while it is being marked out, and takes a page that was asked for before. That page counts for nothing
 /// once B is out, so the first write of a region waits for A's.
-#[test]
-fn the_page_of_a_leg_that_is_being_marked_out_lets_no_write_go() {
+/// Returns a volume whose leg B is being marked out, and answers again once it is released.
+fn marking_b_out(ledger: bool, legs: usize) -> World {
     let settings = Settings { clean_after: SECOND, out_after: SECOND, ..calm() };
     let b = LegIndex(B as u8);
+    let new = if ledger { World::with_ledger } else { World::new };
+    let mut world = new(1, legs, settings);
+    for leg in 0..legs {
+        world.steady(leg, if leg == B { 100 } else { 200 } * MICROSECOND);
+    }
+    busy(&mut world, LATE);
+    world.hold(B, What::Anything);
+    for region in [2, 3] {
+        world.submit(Operation::Write, Extent::new(region * FIRST.start, 8), false);
+        world.wait(MILLISECOND);
+    }
+    while !world.engine().is_leaving(b) {
+        let until = world.now + MILLISECOND;
+        world.submit(Operation::Write, USED, false);
+        while !world.engine().is_leaving(b) && world.step(until) {}
+        assert!(world.now < Instant(60 * SECOND), "B is not marked out");
+    }
+    world
+}
+
+fn is_superblock(p: &Pending) -> bool {
+    p.io.extent.start < 256 && What::Metadata.is(p.io.operation)
+}
+
+#[test]
+fn the_page_of_a_leg_that_is_being_marked_out_lets_no_write_go() {
     for ledger in [true, false] {
-        let new = if ledger { World::with_ledger } else { World::new };
-        let mut world = new(1, 2, settings);
-        world.steady(A, 200 * MICROSECOND);
-        world.steady(B, 100 * MICROSECOND);
-        busy(&mut world, LATE);
-        world.hold(B, What::Anything);
-        for region in [2, 3] {
-            world.submit(Operation::Write, Extent::new(region * FIRST.start, 8), false);
-            world.wait(MILLISECOND);
-        }
-        while !world.engine().is_leaving(b) {
-            let until = world.now + MILLISECOND;
-            world.submit(Operation::Write, USED, false);
-            while !world.engine().is_leaving(b) && world.step(until) {}
-            assert!(world.now < Instant(60 * SECOND), "B is not marked out");
-        }
+        let mut world = marking_b_out(ledger, 2);
         world.hold(A, What::Metadata);
         let first = world.submit(Operation::Write, FIRST, false);
         world.release(B);
         world.wait(10 * MILLISECOND);
-        assert!(world.engine().is_leaving(b));
+        assert!(world.engine().is_leaving(LegIndex(B as u8)));
         assert!(!world.is_answered(first), "A has no page that says that the region is dirty");
         assert_eq!(world.disks[A].contents()[FIRST.start as usize], 0, "the write went");
-        let superblock = |p: &Pending| p.io.leg.index() == A && p.io.extent.start < 256;
-        world.crash(
-            Some(Cache::Kept),
-            |p| {
-                if superblock(p) { Landing::Whole } else { Landing::Not }
-            },
-        );
+        world.crash(Some(Cache::Kept), |p| {
+            let lands = p.io.leg.index() == A && is_superblock(p);
+            if lands { Landing::Whole } else { Landing::Not }
+        });
         world.open(&[A, B]).expect("A decides");
+        world.read_everything();
+        world.converge();
+    }
+}
+
+/// The write is on one of the legs that stay. Where no page of theirs says so, they differ and count as whole.
+#[test]
+fn legs_that_stay_do_not_differ_after_a_write_that_the_page_of_a_leaving_leg_let_go() {
+    for ledger in [true, false] {
+        let mut world = marking_b_out(ledger, 3);
+        world.hold(A, What::Anything);
+        world.hold(C, What::Metadata);
+        world.submit(Operation::Write, FIRST, false);
+        world.release(B);
+        world.wait(10 * MILLISECOND);
+        assert!(world.engine().is_leaving(LegIndex(B as u8)));
+        world.crash(Some(Cache::Kept), |p| {
+            if is_superblock(p) { Landing::Whole } else { Landing::Not }
+        });
+        world.open(&[A, B, C]).expect("A and C decide");
         world.read_everything();
         world.converge();
     }
