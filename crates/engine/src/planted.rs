@@ -355,6 +355,10 @@ planted! {
     CompleteDecidesClean,
     /// A move that only the ledger has counts as durable after a kill.
     LedgerMoveDurable,
+    /// A leg is detached while a page is in flight to it.
+    DetachedOverPage,
+    /// A leg is repaired though it has been made whole for the last time before it is detached.
+    RepairedOnTheWayOut,
 }
 
 #[cfg(feature = "planted")]

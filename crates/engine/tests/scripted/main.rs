@@ -11,6 +11,7 @@ mod comparing;
 mod configure;
 mod copies;
 mod crashes;
+mod detaching;
 mod exposure;
 mod first_completion;
 mod flapping;

@@ -3,6 +3,7 @@
 use crate::command::CommandError;
 use crate::engine::Engine;
 use crate::engine::change::leg_set::{Change, ChangeKind};
+use crate::engine::state::in_flight::{Io, Purpose};
 use crate::engine::state::leg::{Health, Leg};
 use crate::identifiers::LegIndex;
 use crate::io::{Buffers, OutReason};
@@ -56,8 +57,17 @@ impl<B: Buffers> Engine<B> {
     /// it is ever found alone; but only after all others have it, or a crash in between would
     /// leave them waiting for a leg that counts itself out.
     pub(super) fn is_told_if_detached(&mut self, change: &Change, sequence: u64) -> bool {
-        change.kind != ChangeKind::Out(OutReason::Detached)
-            || self.has_been_told(change.leg, sequence)
+        let is_detached = change.kind == ChangeKind::Out(OutReason::Detached);
+        if !is_detached || !self.legs[change.leg.index()].answers() {
+            return true;
+        }
+        // It is somebody else's once it has been let go.
+        let writes = |io: &Io| matches!(io.purpose, Purpose::Write { .. } | Purpose::Metadata(_));
+        let is_written = self.ios.on(change.leg.index()).any(|(_, io)| writes(io));
+        if is_written && !planted::is(Planted::DetachedOverPage) {
+            return false;
+        }
+        self.has_been_told(change.leg, sequence)
     }
 
     /// Returns true if a leg that is detached may go, or if it is no such change. Until then another

@@ -371,6 +371,10 @@ impl<B: Buffers> Engine<B> {
         if self.fresh_prefix(leg, extent) < extent.sectors() || !self.legs[leg].debts.has_room(2) {
             return;
         }
+        if self.changes.is_going_out(index) && !planted::is(Planted::RepairedOnTheWayOut) {
+            // It has been made whole for the last time.
+            return;
+        }
         if self.drain_source(leg, extent).is_none_or(|(_, sectors)| sectors < extent.sectors()) {
             return;
         }
