@@ -175,6 +175,7 @@ impl World {
                 let until = self.engine().marks().count(mark) + u64::from(count);
                 self.ambush = Some(Ambush { mark, until, steps, ending, settings });
             }
+            Fault::Stop { stop, settings } => self.stop(stop, settings),
             Fault::Restart { ending, start, settings, reread } => {
                 self.restart(ending, start, settings, reread);
             }
@@ -210,7 +211,7 @@ impl World {
     }
 
     /// Drops a session, with or without the leg's cache.
-    fn session_drops(
+    pub(crate) fn session_drops(
         &mut self,
         leg: u8,
         removed: bool,

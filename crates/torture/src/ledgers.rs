@@ -13,6 +13,7 @@ use hemi_random::Rng;
 use hemi_world::machine::Machine;
 
 use crate::plan::Plan;
+use crate::wider::ENDINGS_FROM;
 use crate::world::World;
 
 /// One kill in this many comes in the middle of an input.
@@ -34,6 +35,8 @@ enum Fate {
 pub(crate) struct Kept {
     /// The volume is served with a ledger.
     is_on: bool,
+    /// A ledger that the engine has retired is gone, as its file is.
+    retires: bool,
     pub(crate) machine: Machine,
     /// The ledger as the previous hemi left it.
     older: Vec<u8>,
@@ -48,6 +51,7 @@ impl Default for Kept {
     fn default() -> Kept {
         Kept {
             is_on: false,
+            retires: false,
             machine: Machine::default(),
             older: Vec::new(),
             random: Rng::new(0, 8),
@@ -59,8 +63,19 @@ impl Default for Kept {
 
 impl Kept {
     pub(crate) fn reset(&mut self, plan: &Plan) {
-        *self =
-            Kept { is_on: plan.shape.ledger, random: Rng::new(plan.seed, 8), ..Kept::default() };
+        *self = Kept {
+            is_on: plan.shape.ledger,
+            retires: plan.seed >= ENDINGS_FROM,
+            random: Rng::new(plan.seed, 8),
+            ..Kept::default()
+        };
+    }
+
+    /// Removes the ledger if the engine has retired it.
+    pub(crate) fn forget_retired(&mut self) {
+        if self.retires {
+            self.machine.ledger.take_if(|memory| memory.is_retired());
+        }
     }
 
     /// Loses the machine's memory.

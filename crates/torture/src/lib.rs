@@ -14,6 +14,7 @@
 mod calm;
 pub mod checker;
 pub mod clients;
+pub mod endings;
 pub mod events;
 pub mod exhaustive;
 pub mod faults;

@@ -9,9 +9,10 @@ use hemi_engine::settings::{ExposureMode, FlushCopies, Policy, Settings};
 use hemi_units::{MICROSECOND, MILLISECOND};
 use hemi_world::disk::Cache;
 
+use crate::endings::{Stop, add_endings};
 use crate::faults::Kind;
 use crate::scenes::{add_ambushes, plan_of_scenes};
-use crate::wider::{WIDER_FROM, widen};
+use crate::wider::{ENDINGS_FROM, WIDER_FROM, widen};
 use hemi_random::Rng;
 
 /// The number of client requests of a seed.
@@ -274,6 +275,13 @@ pub enum Fault {
         /// The settings of that start.
         settings: Settings,
     },
+    /// hemi is stopped in an orderly way and started again with every leg.
+    Stop {
+        /// The way it is stopped.
+        stop: Stop,
+        /// The settings of the start that follows.
+        settings: Settings,
+    },
     /// hemi ends and is started again.
     Restart {
         /// The way it ends.
@@ -309,6 +317,7 @@ impl Fault {
                 | Start::Rot(leg) => Some(leg),
                 Start::All => None,
             },
+            Fault::Stop { stop, .. } => stop.hung.as_mut().map(|(leg, _)| leg),
             Fault::Scrub(_) | Fault::ScrubStop | Fault::Ambush { .. } | Fault::Judge => None,
         }
     }
@@ -348,6 +357,9 @@ impl Plan {
         let mut plan = Plan::as_ever(seed);
         if seed >= WIDER_FROM {
             widen(&mut plan);
+        }
+        if seed >= ENDINGS_FROM {
+            add_endings(&mut plan);
         }
         plan
     }

@@ -73,7 +73,7 @@ impl World {
 
     /// Kills hemi: I/O in flight lands in part. With the power gone, caches do too. Without its
     /// ledger hemi may lose what a power cut may.
-    fn crash(&mut self, power: bool, ledger_lost: bool) {
+    pub(crate) fn crash(&mut self, power: bool, ledger_lost: bool) {
         self.counts.crashes += 1;
         // After a crash an extent that was being written is read from one leg alone.
         self.disks.iter_mut().for_each(Disk::heal);
@@ -102,7 +102,8 @@ impl World {
     }
 
     /// Removes everything of the previous hemi.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
+        self.kept.forget_retired();
         self.halted = None;
         self.drop_engine();
         self.forget_ios();
@@ -137,17 +138,7 @@ impl World {
         if self.violation.is_none() && in_use > 0 && !in_flight && !owes {
             self.broken("engine", format!("{in_use} buffers were never given back"));
         }
-        // I/O that is still in flight lands or not. Nothing waits for it.
-        for slot in 0..self.ios.len() {
-            if self.ios[slot].live {
-                self.land(slot as u32, false);
-            }
-        }
-        if self.cache_lost.take().is_some() {
-            self.register.killed_with_cache_lost();
-        } else {
-            self.register.killed();
-        }
+        self.end_close();
     }
 
     fn start(&mut self, start: Start) {

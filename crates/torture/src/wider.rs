@@ -18,6 +18,8 @@ pub const WIDER_FROM: u64 = 8_000_000_000_000;
 pub const ARMED_FROM: u64 = 9_000_000_000_000;
 /// The first seed whose volumes may be served with a ledger.
 pub const LEDGER_FROM: u64 = 10_000_000_000_000;
+/// The first seed with orderly ends of every kind: see [`crate::endings`].
+pub const ENDINGS_FROM: u64 = 41_000_000_000_000;
 /// One volume in this many of those is served without one.
 const WITHOUT_LEDGER: u64 = 6;
 
