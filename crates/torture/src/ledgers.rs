@@ -36,7 +36,7 @@ pub(crate) struct Kept {
     /// The volume is served with a ledger.
     is_on: bool,
     /// A ledger that the engine has retired is gone, as its file is.
-    retires: bool,
+    pub(crate) retires: bool,
     pub(crate) machine: Machine,
     /// The ledger as the previous hemi left it.
     older: Vec<u8>,

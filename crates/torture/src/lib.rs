@@ -34,5 +34,6 @@ pub mod shrink;
 pub mod starts;
 pub mod torture;
 pub mod trace;
+mod walking;
 pub mod wider;
 pub mod world;

@@ -29,6 +29,8 @@ pub(crate) struct Change {
     asked: u32,
     /// The leg has been in since, and was never silent for so long that it was given up.
     pub(crate) was_in: bool,
+    /// The leg has counted as frozen since.
+    pub(crate) was_silent: bool,
 }
 
 /// A sector of metadata that has rotted, and what it should be.
@@ -71,8 +73,11 @@ impl World {
     fn begin_change(&mut self, leg: u8, kind: ChangeKind, command: Command) {
         let asked = self.register.tick();
         let is_in = |state: LegState| !matches!(state, LegState::Out | LegState::Empty);
-        let was_in = self.refresh_status().legs.iter().any(|l| l.leg == leg && is_in(l.state));
-        self.changing = Some(Change { token: self.next_command + 1, leg, kind, asked, was_in });
+        let legs = &self.refresh_status().legs;
+        let was_in = legs.iter().any(|l| l.leg == leg && is_in(l.state));
+        let was_silent = legs.iter().any(|l| l.leg == leg && l.state == LegState::Frozen);
+        let token = self.next_command + 1;
+        self.changing = Some(Change { token, leg, kind, asked, was_in, was_silent });
         self.command(command);
     }
 
@@ -96,6 +101,9 @@ impl World {
         self.changing = None;
         if result.is_err() {
             return;
+        }
+        if change.kind == ChangeKind::Detach {
+            self.check_nothing_in_flight(&change);
         }
         let leg = &mut self.legs[usize::from(change.leg)];
         leg.is_empty = change.kind != ChangeKind::Join;

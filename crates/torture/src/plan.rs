@@ -12,6 +12,7 @@ use hemi_world::disk::Cache;
 use crate::endings::{Stop, add_endings};
 use crate::faults::Kind;
 use crate::scenes::{add_ambushes, plan_of_scenes};
+use crate::walking::add_repairs;
 use crate::wider::{ENDINGS_FROM, WIDER_FROM, widen};
 use hemi_random::Rng;
 
@@ -360,6 +361,7 @@ impl Plan {
         }
         if seed >= ENDINGS_FROM {
             add_endings(&mut plan);
+            add_repairs(&mut plan);
         }
         plan
     }

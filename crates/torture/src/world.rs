@@ -99,6 +99,7 @@ pub(crate) struct InFlight {
     pub(crate) zombie: bool,
     /// It would have ended, but waits for the end of its leg's hang.
     pub(crate) stuck: bool,
+    pub(crate) since: Instant,
     kind: Kind,
     flush_mark: u32,
     pub(crate) block: Box<[u8; 4096]>,
@@ -455,6 +456,9 @@ impl World {
         }
         if let Notice::Frozen { leg, .. } = notice {
             self.hung_leg_is_noticed(leg.0);
+            if let Some(change) = self.changing.as_mut().filter(|change| change.leg == leg.0) {
+                change.was_silent = true;
+            }
         }
         if let (Notice::Out { leg, reason }, Some(change)) = (notice, &mut self.changing) {
             change.was_in &= leg.0 != change.leg || reason == OutReason::Detached;
@@ -493,6 +497,7 @@ impl World {
                 live: false,
                 zombie: false,
                 stuck: false,
+                since: self.now,
                 kind: Kind::Writes,
                 flush_mark: 0,
                 block: Box::new([0; 4096]),
@@ -509,6 +514,7 @@ impl World {
         in_flight.live = true;
         in_flight.zombie = false;
         in_flight.stuck = false;
+        in_flight.since = self.now;
         in_flight.kind = kind;
         in_flight.flush_mark = flush_mark;
         let uses = in_flight.uses;
