@@ -30,7 +30,7 @@ PLANTED_ARGS ?=
 .NOTPARALLEL:
 
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
-	test-beside test-torture torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test user-mode-kernel kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
+	test-beside test-torture torture torture-exhaustive torture-build torture-known torture-daily torture-report planted nightly crash-ext4 kill-test user-mode-kernel kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
 	reproduce validate bench-sim lab-demo dashboard-demo lab-sweep-check picture book install install-strip uninstall deb container
 
 help: ## list the targets
@@ -110,11 +110,11 @@ test-long: setup release ## the black-box tests CI leaves out: longer loads, mor
 
 SEEDS ?= 20000
 # The first seed with everything the torture can do; those below are older, and stay what they are.
-FROM ?= 10000000000000
+FROM ?= 41000000000000
 JOBS ?= 2
 TORTURE_ARGS ?=
 
-torture: ## the engine in virtual time, every fault, every small order; SEEDS=20000 FROM=10000000000000 JOBS=2; takes up where it was stopped
+torture: ## the engine in virtual time, every fault, every small order; SEEDS=20000 FROM=41000000000000 JOBS=2; takes up where it was stopped
 	$(CARGO) build --locked --release -p hemi-torture
 	"$(TARGET_DIR)/release/hemi-torture" --exhaustive 2 --jobs $(JOBS)
 	"$(TARGET_DIR)/release/hemi-torture" --seeds $(FROM)..$$(($(FROM) + $(SEEDS))) --jobs $(JOBS) --doublecheck \
@@ -154,6 +154,15 @@ planted: ## plant each known mistake in the engine and show that the torture, or
 	scripts/planted.sh
 	$(CARGO) build --locked --release -p hemi-torture --features planted --bin hemi-planted
 	"$(TARGET_DIR)/release/hemi-planted" --jobs $(JOBS) --scripted crates/engine/tests/planted.txt $(PLANTED_ARGS)
+
+# 136,000 seeds are 3 × 10^8 requests. The state file holds for one build: stopped, it goes on where it was.
+nightly: SEEDS = 136000
+nightly: torture-build ## the long checks, one after the other: SEEDS=136000 new seeds, kills, power cuts, planted mistakes (hours)
+	"$(TARGET_DIR)/release/hemi-torture" --seeds $(FROM)..$$(($(FROM) + $(SEEDS))) --jobs $(JOBS) --doublecheck \
+		--state "$(TARGET_DIR)/nightly-$(FROM).state" $(TORTURE_ARGS)
+	$(MAKE) kill-test N=300
+	$(MAKE) power-cut-test
+	$(MAKE) planted
 
 crash-ext4: setup release ## ext4 on a volume survives kill -9 under load with one leg frozen
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/ext4_kill9.py

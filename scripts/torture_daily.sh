@@ -17,7 +17,7 @@ found=$target/torture-daily.found
 [ -x "$torture" ] || { echo "torture: no $torture: run 'make torture-daily'" >&2; exit 2; }
 rm -f "$found"
 
-first=$((10000000000000 + day * 100000))
+first=$((41000000000000 + day * 100000))
 range=$first..$((first + 100000))
 echo "torture: new seeds of day $day ($range, $seconds s)"
 "$torture" --seeds "$range" --jobs 2 --time "$seconds" --doublecheck >"$log" 2>&1
