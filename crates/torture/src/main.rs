@@ -224,6 +224,11 @@ fn print_summary(summary: &Summary, elapsed: Duration) {
         println!("copies judged        {:>14}  (of what was flushed)", counts.judged_flushed);
         println!("  and of what is owed{:>14}", counts.judged_owed);
     }
+    let per_flush = counts.leg_flushes as f64 / counts.flushes_by_leg.max(1) as f64;
+    println!(
+        "flushes of legs      {:>14}  ({per_flush:.2} for each of clients)",
+        counts.leg_flushes
+    );
     println!("P4 windows           {:>14}", summary.stall_windows);
     println!("P5 looks at disks    {:>14}", summary.exposure_looks);
     println!("events               {:>14}", counts.steps);

@@ -107,6 +107,8 @@ impl Summary {
         to.judged_flushed += from.judged_flushed;
         to.judged_owed += from.judged_owed;
         to.failed += from.failed;
+        to.leg_flushes += from.leg_flushes;
+        to.flushes_by_leg += from.flushes_by_leg;
         to.steps += from.steps;
         to.time += from.time;
         self.marks.resize(Mark::ALL.len(), 0);
@@ -132,7 +134,7 @@ impl Summary {
         all.filter(|(_, count)| *count == 0).map(|(mark, _)| *mark).collect()
     }
 
-    fn numbers(&mut self) -> [&mut u64; 22] {
+    fn numbers(&mut self) -> [&mut u64; 24] {
         let counts = &mut self.counts;
         [
             &mut self.next,
@@ -151,6 +153,8 @@ impl Summary {
             &mut counts.judged_flushed,
             &mut counts.judged_owed,
             &mut counts.failed,
+            &mut counts.leg_flushes,
+            &mut counts.flushes_by_leg,
             &mut counts.steps,
             &mut counts.time,
             &mut self.stall_windows,

@@ -153,6 +153,10 @@ pub struct Counts {
     pub judged_owed: u64,
     /// Client requests that failed.
     pub failed: u64,
+    /// Flushes that legs were sent …
+    pub leg_flushes: u64,
+    /// … and clients' flushes and requests with FUA, counted once for each leg.
+    pub flushes_by_leg: u64,
     /// Events.
     pub steps: u64,
     /// Virtual time, in nanoseconds.
@@ -487,6 +491,7 @@ impl World {
             due = due.max(behaviour.busy_until) + behaviour.serial;
             behaviour.busy_until = due;
         }
+        self.counts.leg_flushes += u64::from(io.operation == LegOperation::Flush);
         let flush_mark = self.disks[leg].mark();
         let kind =
             Kind::of(&io, self.engine.as_ref().expect("it has just asked for this").buffers());
@@ -782,6 +787,9 @@ impl World {
             self.requests.push(Pending { live: false, asked, client, started: self.now });
             self.requests.len() as u32 - 1
         });
+        if fua || operation == Operation::Flush {
+            self.counts.flushes_by_leg += self.members().len() as u64;
+        }
         self.next_id += 1;
         let asked = Asked { id: self.next_id, sent: self.register.tick(), operation, extent, fua };
         let sectors = extent.sectors();
