@@ -359,6 +359,10 @@ planted! {
     DetachedOverPage,
     /// A leg is repaired though it has been made whole for the last time before it is detached.
     RepairedOnTheWayOut,
+    /// A page that a leg failed to write is waited for there, though another leg could decide.
+    FailedPageAwaited,
+    /// A page that a leg has written forgives that it cannot write another.
+    OtherPageForgives,
 }
 
 #[cfg(feature = "planted")]

@@ -35,4 +35,5 @@ mod rewrites;
 mod short_pages;
 mod silent_reads;
 mod stalls;
+mod unwritable;
 mod world;

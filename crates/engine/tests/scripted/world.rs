@@ -84,6 +84,8 @@ pub struct Behaviour {
     pub flush_errors: u64,
     /// Writes that touch this extent have no space.
     pub full: Extent,
+    /// Metadata writes that touch this extent fail.
+    pub unwritable: Extent,
     /// Reads that touch this extent fail.
     pub unreadable: Extent,
 }
@@ -100,6 +102,7 @@ impl Default for Behaviour {
             write_errors: 0,
             flush_errors: 0,
             full: Extent::default(),
+            unwritable: Extent::default(),
             unreadable: Extent::default(),
         }
     }
@@ -432,7 +435,9 @@ impl World {
         let full = data && pending.io.extent.overlaps(behaviour.full);
         let unreadable = pending.io.operation == LegOperation::Read
             && pending.io.extent.overlaps(behaviour.unreadable);
-        let failed = rate > 0 && self.random.one_in(rate) || full || unreadable;
+        let unwritable =
+            pending.metadata.is_some() && pending.io.extent.overlaps(behaviour.unwritable);
+        let failed = rate > 0 && self.random.one_in(rate) || full || unreadable || unwritable;
         if failed {
             // A failed write may have landed in part.
             pending.land_partly(&mut self.disks[leg], &mut self.random);

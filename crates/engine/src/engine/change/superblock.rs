@@ -75,8 +75,12 @@ impl<B: Buffers> Engine<B> {
             self.metadata_failed(leg, write);
             return;
         }
-        if result.is_ok() {
-            let task = self.task_of(write);
+        let task = self.task_of(write);
+        // One page that cannot be written is enough, whatever others can.
+        let fails_still = task == Task::Page
+            && self.regions.metadata().is_any_late(LegIndex(leg as u8))
+            && !planted::is(Planted::OtherPageForgives);
+        if result.is_ok() && !fails_still {
             self.legs[leg].failing.note_success(task);
         }
         let pages = self.regions.metadata().superblock();
@@ -102,13 +106,16 @@ impl<B: Buffers> Engine<B> {
     fn metadata_failed(&mut self, leg: usize, write: &BlockWrite) {
         let decided_by = LegIndex(leg as u8);
         for place in 0..self.regions.waiting_count() {
-            let Some(record) = self.regions.waiting_record(place) else { return };
+            let Some(record) = self.regions.waiting_record(place) else { break };
             let region = self.regions.region_of(record);
             if self.regions.page_of(region) == write.object
                 && self.regions.decides(decided_by, region)
             {
                 self.regions.force_move(record);
             }
+        }
+        if !planted::is(Planted::FailedPageAwaited) {
+            self.hand_over_page(leg, write.object);
         }
     }
 

@@ -104,7 +104,9 @@ impl<B: Buffers> Engine<B> {
             Purpose::Sieve { target, .. } if self.has_lost_sight_of(slot) => {
                 self.give_up_sieve(slot, usize::from(target));
             }
-            Purpose::Metadata(_) => self.hand_over_page(usize::from(io.leg), slot),
+            Purpose::Metadata(write) if !planted::is(Planted::LatePageAwaited) => {
+                self.hand_over_page(usize::from(io.leg), write.object);
+            }
             Purpose::Flush => self.hand_over_flush(usize::from(io.leg), slot),
             _ => {}
         }
@@ -198,17 +200,14 @@ impl<B: Buffers> Engine<B> {
         false
     }
 
-    /// A page write to a leg is late: whoever waits for it gets another authority.
-    fn hand_over_page(&mut self, leg: usize, slot: u32) {
-        let Purpose::Metadata(write) = self.ios[slot].purpose else { return };
-        if planted::is(Planted::LatePageAwaited)
-            || !self.regions.metadata_mut().note_late(write.object, LegIndex(leg as u8))
-        {
+    /// A page write to a leg is late, or failed: whoever waits for it gets another authority.
+    pub(in crate::engine) fn hand_over_page(&mut self, leg: usize, object: u32) {
+        if !self.regions.metadata_mut().note_late(object, LegIndex(leg as u8)) {
             return;
         }
-        if self.regions.metadata().is_page(write.object) {
+        if self.regions.metadata().is_page(object) {
             self.marks.add(Mark::PageLate);
-            self.retry_all_waiting(Some(write.object));
+            self.retry_all_waiting(Some(object));
             self.consider_flushes();
         }
     }

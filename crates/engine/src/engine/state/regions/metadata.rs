@@ -31,7 +31,8 @@ struct OnLeg {
     /// The other slot may hold something newer-looking, from before the leg was out: both
     /// have to be rewritten before it may decide anything.
     other_slot_unknown: bool,
-    /// Set while the write in flight is late: nobody waits for it who can do without.
+    /// Set while the write in flight is late, or from when one failed until one succeeds: nobody waits
+    /// for it who can do without.
     late: bool,
     /// Queued for writing.
     queued: bool,
@@ -86,6 +87,8 @@ pub(crate) struct Metadata {
     queues: [VecDeque<ObjectId>; LEGS_MAX],
     lazy_cursor: [u32; LEGS_MAX],
     in_flight: [u32; LEGS_MAX],
+    /// Per leg: objects but the superblock that are late there.
+    late: [u32; LEGS_MAX],
 }
 
 /// An object as recovery knows it: its sequence and each leg's durable sequence and slot.
@@ -131,6 +134,7 @@ impl Metadata {
             lazy_writes_max: limits.lazy_writes,
             lazy_cursor: [0; LEGS_MAX],
             in_flight: [0; LEGS_MAX],
+            late: [0; LEGS_MAX],
         }
     }
 
@@ -331,14 +335,30 @@ impl Metadata {
         Some(sequence).filter(|&sequence| sequence != 0)
     }
 
-    /// Notes that the write of an object in flight to `leg` is late. Returns true the first time.
+    /// Notes that the write of an object to `leg` is late, or failed. Returns true the first time.
     pub(crate) fn note_late(&mut self, object: ObjectId, leg: LegIndex) -> bool {
-        !core::mem::replace(&mut self.objects[object as usize].legs[leg.index()].late, true)
+        let is_first = !self.is_late(object, leg);
+        self.set_late(object, leg, true);
+        is_first
     }
 
-    /// Returns true if a write of the object to `leg` is in flight and late.
+    fn set_late(&mut self, object: ObjectId, leg: LegIndex, late: bool) {
+        let was =
+            core::mem::replace(&mut self.objects[object as usize].legs[leg.index()].late, late);
+        if object != self.superblock() {
+            let count = &mut self.late[leg.index()];
+            *count = *count + u32::from(late) - u32::from(was);
+        }
+    }
+
+    /// Returns true if a write of the object to `leg` is in flight and late, or the last one failed.
     pub(crate) fn is_late(&self, object: ObjectId, leg: LegIndex) -> bool {
         self.objects[object as usize].legs[leg.index()].late
+    }
+
+    /// Returns true if `leg` is late with any object but the superblock.
+    pub(crate) fn is_any_late(&self, leg: LegIndex) -> bool {
+        self.late[leg.index()] > 0
     }
 
     pub(crate) fn image(&self, image: u32) -> &[u8; BLOCK_BYTES] {
@@ -353,9 +373,11 @@ impl Metadata {
     pub(super) fn complete(&mut self, leg: LegIndex, write: &BlockWrite, succeeded: bool) {
         self.free_images.push(write.image);
         self.in_flight[leg.index()] -= 1;
+        if succeeded {
+            self.set_late(write.object, leg, false);
+        }
         let on_leg = &mut self.objects[write.object as usize].legs[leg.index()];
         on_leg.in_flight = 0;
-        on_leg.late = false;
         if succeeded || planted::is(Planted::FailedPageTrusted) {
             // The first write after a leg was out leaves one slot, the second none.
             on_leg.other_slot_unknown &= on_leg.durable == 0;

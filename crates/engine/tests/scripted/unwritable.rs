@@ -1,0 +1,75 @@
+//! A leg that cannot write one page of its region table, and does all else.
+
+use crate::world::script::What;
+use crate::world::{Shape, World, calm};
+use hemi_engine::format::Layout;
+use hemi_engine::identifiers::LegIndex;
+use hemi_engine::io::{Notice, Operation, OutReason};
+use hemi_engine::settings::Settings;
+use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+
+/// The first sector of a region of the second page.
+const SECOND_PAGE: u64 = 1800 * 128;
+
+/// Returns two legs with two pages, and regions of both in use. The first page cannot be written on one of
+/// them any more, which is returned with the other, that decides the first region.
+fn world(has_ledger: bool) -> (World, usize, usize) {
+    let settings = Settings { out_after: 10 * SECOND, ..calm() };
+    let shape = Shape { volume_bytes: 128 << 20, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    world.close();
+    world.has_ledger = has_ledger;
+    world.open(&[0, 1]).expect("both are in");
+    for leg in 0..2 {
+        world.steady(leg, 100 * MICROSECOND);
+    }
+    world.write(0, 8);
+    world.write(SECOND_PAGE, 8);
+    world.flush();
+    world.wait(2 * SECOND);
+    let authority = world.recorded(0).authority();
+    let other = 1 - authority.index();
+    let layout = Layout::new(shape.volume_bytes, shape.region_bytes).expect("a good size");
+    let [first, second] = [0, 1].map(|slot| layout.page_address(0, slot) / 512);
+    world.behaviour[other].unwritable = Extent { start: first, end: second + 8 };
+    (world, other, authority.index())
+}
+
+/// The authority is late with a write, so that the leg takes over which cannot say so in its page.
+fn flushed_in_time(has_ledger: bool) -> (World, usize) {
+    let (mut world, bad, healthy) = world(has_ledger);
+    world.hold(healthy, What::Writes);
+    world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(5 * MILLISECOND);
+    world.release(healthy);
+    world.wait(MILLISECOND);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    // The next look at flushes asks the other leg for its page.
+    world.wait(120 * MILLISECOND);
+    assert!(world.is_answered(flush), "it waits for a page that cannot be written ({has_ledger})");
+    assert_eq!(world.recorded(0).authority(), LegIndex(healthy as u8));
+    (world, bad)
+}
+
+#[test]
+fn a_flush_does_not_wait_for_a_page_that_its_leg_cannot_write() {
+    for has_ledger in [false, true] {
+        flushed_in_time(has_ledger);
+    }
+}
+
+/// Its other pages can be written, and are.
+#[test]
+fn a_leg_that_cannot_write_one_page_is_marked_out() {
+    for has_ledger in [false, true] {
+        let (mut world, bad) = flushed_in_time(has_ledger);
+        for step in 0..100 {
+            world.write(SECOND_PAGE + 128 * step, 8);
+            world.flush();
+            world.wait(100 * MILLISECOND);
+        }
+        let out = Notice::Out { leg: LegIndex(bad as u8), reason: OutReason::WriteErrors };
+        assert!(world.notices.contains(&out), "ledger: {has_ledger}");
+    }
+}
