@@ -5,10 +5,13 @@
 //! - it **survives** if both find the same: another leg that is in has the record, or the damaged
 //!   record is known to be older than the one that decides;
 //! - it may be **refused** if it names damage on a leg that has some;
-//! - it cannot **notice** the loss of a record that no leg that is in was left with: the format
-//!   keeps a block's sequence nowhere else.
+//! - it cannot **notice** the loss of a record that no leg that is in was left with, if the older
+//!   one in its place is valid: the format keeps a block's sequence nowhere else. Then what that
+//!   record decides may be older, and nothing else: the regions of a page, the lost extents. A
+//!   superblock decides which legs have a say, and so everything. It may also be refused for what
+//!   follows.
 //!
-//! Any other outcome is a broken promise (P7).
+//! Any other outcome is a broken promise (P7), also where a record was lost that left damage.
 //!
 //! After the last two outcomes the operator restores the right metadata from a copy. After the
 //! first, hemi goes on from the metadata as found, and the lost record counts no more: a record of
@@ -44,32 +47,49 @@ pub(crate) fn another(disk: &Disk, address: u64, random: &mut Rng) -> u64 {
     others[random.below(others.len() as u64) as usize]
 }
 
-/// Returns the highest sequence of each object in the images: pages, the superblock, the lost list.
-/// It is read from the bytes, because recovery itself is under test.
-fn sequences(images: &[&[u8]], superblock: &Superblock) -> Vec<u64> {
+/// What became of the newest record of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// A leg has it.
+    Kept,
+    /// No leg has it, and older ones are in its place everywhere.
+    Gone,
+    /// No leg has it. Damage is in its place wherever it was.
+    Damaged,
+}
+
+/// Returns the fate of each object's newest record: pages, the superblock, the lost list. It is
+/// read from the bytes, because recovery itself is under test.
+fn fates(actual: &[&[u8]], meant: &[&[u8]], superblock: &Superblock) -> Vec<Fate> {
     let (layout, volume) = (superblock.layout, superblock.volume_id);
-    let newest = |read: &dyn Fn(&[u8], u8) -> Option<u64>| {
-        let slots = images.iter().flat_map(|image| [0, 1].map(|slot| read(image, slot)));
-        slots.flatten().max().unwrap_or(0)
+    let fate = |read: &dyn Fn(&[u8], u8) -> Option<u64>| {
+        let places = || (0..meant.len()).flat_map(|image| [0, 1].map(|slot| (image, slot)));
+        let newest = places().filter_map(|(image, slot)| read(meant[image], slot)).max();
+        if places().any(|(image, slot)| read(actual[image], slot) >= newest) {
+            return Fate::Kept;
+        }
+        let mut had = places().filter(|&(image, slot)| read(meant[image], slot) == newest);
+        let is_damaged = had.all(|(image, slot)| read(actual[image], slot).is_none());
+        if is_damaged { Fate::Damaged } else { Fate::Gone }
     };
     let block = |image: &[u8], address: u64| -> [u8; 4096] {
         let start = address as usize;
         image[start..start + 4096].try_into().expect("metadata is whole blocks")
     };
-    let mut found: Vec<u64> = (0..layout.page_count())
+    let mut found: Vec<Fate> = (0..layout.page_count())
         .map(|number| {
-            newest(&|image, slot| {
+            fate(&|image, slot| {
                 let address = layout.page_address(number, slot);
                 let bytes = block(image, address);
                 page::open(&bytes, number, address, volume).ok().map(|page| page.sequence())
             })
         })
         .collect();
-    found.push(newest(&|image, slot| {
+    found.push(fate(&|image, slot| {
         let bytes = block(image, Layout::superblock_address(slot));
         Superblock::decode(&bytes, slot).ok().map(|found| found.sequence)
     }));
-    found.push(newest(&|image, slot| {
+    found.push(fate(&|image, slot| {
         let address = Layout::lost_address(slot);
         let bytes = block(image, address);
         let sectors = layout.volume_sectors();
@@ -94,18 +114,16 @@ impl World {
         let Ok(honest) = assess(&meant) else {
             return self.broken("P7", "does not open from what was recorded".into());
         };
-        let voters = |images: &[&[u8]]| -> Vec<u64> {
-            let votes = |leg: usize| {
-                let slot = honest.slots[leg].index();
-                honest.superblock.legs[slot].state == Membership::In
-            };
-            let images: Vec<&[u8]> =
-                (0..images.len()).filter(|&leg| votes(leg)).map(|leg| images[leg]).collect();
-            sequences(&images, &honest.superblock)
+        let votes = |leg: &usize| {
+            let slot = honest.slots[*leg].index();
+            honest.superblock.legs[slot].state == Membership::In
         };
-        let gone = voters(&actual).iter().zip(voters(&meant)).any(|(have, had)| *have < had);
+        let voters = |images: &[_]| -> Vec<_> {
+            (0..images.len()).filter(votes).map(|leg| images[leg]).collect()
+        };
+        let fates = fates(&voters(&actual), &voters(&meant), &honest.superblock);
         match assess(&actual) {
-            Ok(found) if is_same(&found, &honest) => {
+            Ok(found) if is_same(&found, &honest, &[]) => {
                 self.tell(|| "what was lost or misdirected changes nothing".into());
                 self.counts.lies_survived += 1;
                 self.disks.iter_mut().for_each(Disk::forget_lost_records);
@@ -115,12 +133,19 @@ impl World {
                 self.counts.lies_refused += 1;
                 self.end_lies();
             }
-            _ if gone => {
+            Ok(found) if is_same(&found, &honest, &fates) => {
                 self.tell(|| "no leg has what was lost: nobody can notice".into());
                 self.counts.lies_unnoticed += 1;
                 self.end_lies();
             }
-            Ok(_) => self.broken("P7", "opens as it was, though a leg has what came then".into()),
+            Ok(_) => self.broken(
+                "P7",
+                "opens as it was, though a leg has what came then, or damage in its place".into(),
+            ),
+            Err(_) if fates.contains(&Fate::Gone) => {
+                self.counts.lies_unnoticed += 1;
+                self.end_lies();
+            }
             Err(refusal) => {
                 let text = describe(0..self.legs.len() as u8, &refusal);
                 self.broken("P7", format!("refused for what no leg is without: {text}"));
@@ -148,20 +173,29 @@ impl World {
     }
 }
 
-/// Returns true if a start has the same result as another. It may know fewer legs as whole: a leg
-/// that lacks the record of a clean close is doubted, and begins a new epoch.
-fn is_same(one: &Opening, other: &Opening) -> bool {
-    let agrees = |(one, other): (&RegionEntry, &RegionEntry)| {
+/// Returns true if a start has the same result as another, but for what records decide that are
+/// gone. It may know fewer legs as whole: a leg that lacks the record of a clean close is doubted,
+/// and begins a new epoch.
+fn is_same(one: &Opening, other: &Opening, fates: &[Fate]) -> bool {
+    let layout = other.superblock.layout;
+    let pages = layout.page_count() as usize;
+    let is_gone = |object: usize| fates.get(object) == Some(&Fate::Gone);
+    if is_gone(pages) {
+        return true;
+    }
+    let agrees = |(region, (one, other)): (usize, (&RegionEntry, &RegionEntry))| {
         let fewer = one.whole() != 0 && one.whole() & !other.whole() == 0;
-        one == other || (one.with_whole(other.whole()) == *other && fewer)
+        one == other
+            || (one.with_whole(other.whole()) == *other && fewer)
+            || is_gone(layout.page_of(region as u32) as usize)
     };
     let is_same_leg = |(one, other): (&LegRecord, &LegRecord)| {
         let newer = one.join_epoch >= other.join_epoch;
         newer && LegRecord { join_epoch: other.join_epoch, ..*one } == *other
     };
-    one.table.iter().zip(&other.table).all(agrees)
+    one.table.iter().zip(&other.table).enumerate().all(agrees)
         && one.superblock.legs.iter().zip(&other.superblock.legs).all(is_same_leg)
-        && one.lost == other.lost
+        && (one.lost == other.lost || is_gone(pages + 1))
         && one.clean == other.clean
         && one.superblock.generation == other.superblock.generation
 }
