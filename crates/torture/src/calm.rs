@@ -53,6 +53,7 @@ impl World {
             state.disturbed = state.disturbed.max(self.now);
         }
         (state.read_errors, state.write_errors, state.flush_errors) = (0, 0, 0);
+        self.legs[leg].bad_block = None;
         self.disks[leg].heal();
     }
 

@@ -132,6 +132,7 @@ impl World {
                 let end = (start + sectors).min(self.sectors());
                 self.disks[usize::from(leg)].make_unreadable(Extent { start, end });
             }
+            Fault::BadBlock { leg, block } => self.spoil_block(leg, block),
             Fault::Gone { leg, removed, cache, back, zombies } => {
                 self.session_drops(leg, removed, cache, back, zombies);
             }

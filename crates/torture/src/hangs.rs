@@ -92,6 +92,13 @@ impl World {
             self.end_hangs();
             return;
         }
+        if self.may_wait_for_bad_block() {
+            self.tell(|| "what waits may wait for a bad block, which is now good".into());
+            self.counts.hangs_waited_for += 1;
+            self.stall.close();
+            self.legs.iter_mut().for_each(|leg| leg.bad_block = None);
+            return;
+        }
         if self.may_wait_for_errors() {
             self.tell(|| {
                 "what waits for several copies may wait for errors and late legs, which end".into()

@@ -11,6 +11,7 @@
 //! scenario in every order. `docs/torture.md` explains how to use it and how to read a failure.
 #![forbid(unsafe_code)]
 
+mod bad_blocks;
 mod calm;
 pub mod checker;
 pub mod clients;

@@ -9,6 +9,7 @@ use hemi_engine::settings::{ExposureMode, FlushCopies, Policy, Settings};
 use hemi_units::{MICROSECOND, MILLISECOND};
 use hemi_world::disk::Cache;
 
+use crate::bad_blocks::add_bad_block;
 use crate::endings::{Stop, add_endings};
 use crate::faults::Kind;
 use crate::scenes::{add_ambushes, plan_of_scenes};
@@ -211,6 +212,13 @@ pub enum Fault {
         /// The number of sectors.
         sectors: u64,
     },
+    /// Writes of one metadata block of a leg fail.
+    BadBlock {
+        /// The leg.
+        leg: u8,
+        /// Chooses the block.
+        block: u64,
+    },
     /// A leg's session drops.
     Gone {
         /// The leg.
@@ -305,6 +313,7 @@ impl Fault {
             | Fault::Serial(leg, _)
             | Fault::Errors { leg, .. }
             | Fault::Unreadable { leg, .. }
+            | Fault::BadBlock { leg, .. }
             | Fault::Gone { leg, .. }
             | Fault::Members(leg)
             | Fault::Remove(leg)
@@ -362,6 +371,7 @@ impl Plan {
         if seed >= ENDINGS_FROM {
             add_endings(&mut plan);
             add_repairs(&mut plan);
+            add_bad_block(&mut plan);
         }
         plan
     }

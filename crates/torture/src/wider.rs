@@ -103,7 +103,8 @@ fn add(plan: &mut Plan, random: &mut Rng, steps: u32, fault: Fault) -> u32 {
     after
 }
 
-fn for_each_settings(plan: &mut Plan, mut change: impl FnMut(&mut Settings)) {
+/// Changes all settings of a plan.
+pub(crate) fn for_each_settings(plan: &mut Plan, mut change: impl FnMut(&mut Settings)) {
     change(&mut plan.settings);
     for planned in &mut plan.faults {
         match &mut planned.fault {

@@ -59,6 +59,8 @@ pub(crate) struct Behaviour {
     pub(crate) loses: [u32; KINDS],
     /// Its next metadata write of a kind reports success and is not there.
     pub(crate) lie: Option<Lie>,
+    /// Writes of the metadata block at this address fail.
+    pub(crate) bad_block: Option<u64>,
     /// The time at which it is done with the I/Os that it serves one by one.
     pub(crate) busy_until: Instant,
     /// One I/O in this many fails, or none if zero.
@@ -668,7 +670,9 @@ impl World {
         let io = &self.ios[slot as usize].io;
         let leg = io.leg.index();
         let behaviour = &self.legs[leg];
+        let is_bad = behaviour.bad_block == Some(io.extent.start * SECTOR_BYTES);
         let rate = match io.operation {
+            LegOperation::WriteMetadata if is_bad => 1,
             LegOperation::Read if self.disks[leg].is_unreadable(io.extent) => 1,
             LegOperation::Read => behaviour.read_errors,
             LegOperation::Flush => behaviour.flush_errors,

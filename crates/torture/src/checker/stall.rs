@@ -85,6 +85,8 @@ impl Probation {
 pub struct Stall {
     opened: Option<Instant>,
     until: Instant,
+    /// Only flushes are judged: the leg answers, but cannot write a block.
+    pub(crate) flushes_only: bool,
     /// The frozen leg.
     leg: u8,
     allowance: u64,
@@ -124,6 +126,7 @@ impl Stall {
     /// more.
     pub(crate) fn close(&mut self) {
         self.opened = None;
+        self.flushes_only = false;
     }
 
     /// Closes the window of a leg that answers again: more data may be on it alone from now on.
@@ -413,6 +416,9 @@ impl World {
         let Some(opened) = self.stall.opened else { return };
         if self.is_much_exposed() {
             self.stall.close();
+            return;
+        }
+        if self.stall.flushes_only && pending.asked.operation != Operation::Flush {
             return;
         }
         let waited = self.now.min(self.stall.until).since(pending.started.max(opened));
