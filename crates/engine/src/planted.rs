@@ -363,6 +363,8 @@ planted! {
     FailedPageAwaited,
     /// A page that a leg has written forgives that it cannot write another.
     OtherPageForgives,
+    /// An armed region is taken under another leg before its page is durable.
+    TouchedUnrecorded,
 }
 
 #[cfg(feature = "planted")]

@@ -12,6 +12,7 @@ mod configure;
 mod copies;
 mod crashes;
 mod detaching;
+mod elsewhere_touched;
 mod exposure;
 mod first_completion;
 mod flapping;

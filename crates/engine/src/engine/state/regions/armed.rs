@@ -216,7 +216,8 @@ impl Regions {
         let entry = self.entry(region);
         let from = entry.authority();
         let page = self.metadata.page_of(region);
-        let recorded = self.metadata.durable(page, from) >= self.armed.sequence(page, from);
+        let recorded = self.metadata.durable(page, from) >= self.armed.sequence(page, from)
+            || planted::is(Planted::TouchedUnrecorded);
         if !self.goes_by_ledger() || !recorded || !self.metadata.knows_lost(to) {
             return false;
         }
