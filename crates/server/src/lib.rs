@@ -29,6 +29,7 @@ mod populating;
 pub mod preflight;
 mod priority;
 pub mod promote;
+mod quarantine;
 mod reactor;
 pub mod record;
 pub mod scan;

@@ -16,6 +16,7 @@ use crate::config::place::Place;
 use crate::config::scan::ScanConfig;
 use crate::control::volume::{Identity, LegIdentity};
 use crate::ledger::{LedgerStatus, Ledgers};
+use crate::quarantine;
 use crate::serve::ServeError;
 use candidate::{Candidate, State};
 use give_up::{NotGivenUp, give_up_missing, lacks_legs_only};
@@ -175,18 +176,8 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
         }
         return Err(text);
     };
-    let quarantine = present(&candidates).filter_map(|(_, leg, _)| leg.quarantine()).max();
-    let quarantine = quarantine.unwrap_or_default();
-    if !opening.clean && !options.settled && !quarantine.is_zero() {
-        // Local legs were locked until their last write ended. Nothing guarantees that for remote legs, and a
-        // late write must not meet ours.
-        let seconds = quarantine.as_secs_f64();
-        tracing::info!(
-            seconds,
-            "the volume was not closed: waiting until the last writes to its remote legs have \
-             landed (the leg's `quarantine`)"
-        );
-        sleep(quarantine);
+    let late = !opening.clean && !options.settled;
+    if late && quarantine::wait_out(present(&candidates).map(|(_, leg, _)| leg)) {
         candidates.iter_mut().for_each(Candidate::read_again);
         opening = assess(&candidates, &mut ledgers, &options)?
             .map_err(|refusal| refused(&refusal, &candidates, &ledgers, search.as_ref()))?;

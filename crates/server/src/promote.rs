@@ -22,8 +22,9 @@ use serde::Serialize;
 
 use crate::config::place::Place;
 use crate::ledger::{LedgerFileError, Ledgers};
-use hemi_io::config::legs::LegSpec;
-use hemi_io::leg::{FileOptions, OpenError, OpenLeg, Purpose};
+use crate::quarantine;
+use hemi_io::config::legs::{LegConfig, LegSpec};
+use hemi_io::leg::{OpenError, OpenLeg, Purpose};
 use hemi_io::probe::other_spec;
 use hemi_io::random;
 
@@ -141,21 +142,18 @@ pub struct PromotionPlan<'a> {
 }
 
 impl<'a> PromotionPlan<'a> {
-    /// Opens the leg and works out the effects of its promotion. Writes nothing.
+    /// Opens the leg and works out the effects of its promotion. Writes nothing. If the volume was
+    /// not closed, waits first until its last writes to a remote leg have landed.
     ///
     /// # Errors
     ///
     /// Fails if the leg cannot be opened (in use, missing) or is not a leg of any volume, or if the volume's
     /// ledger is in use.
-    pub fn new(
-        spec: &LegSpec,
-        options: FileOptions,
-        place: &'a Place,
-    ) -> Result<PromotionPlan<'a>, PromoteError> {
-        PromotionPlan::of(spec, OpenLeg::open(spec, options, Purpose::Serve)?, place)
+    pub fn new(config: &LegConfig, place: &'a Place) -> Result<PromotionPlan<'a>, PromoteError> {
+        PromotionPlan::of(&config.path, OpenLeg::configured(config, Purpose::Serve)?, place)
     }
 
-    /// Works out the effects of promoting an opened and locked leg. Writes nothing.
+    /// Works out the effects of promoting an opened and locked leg, as [`PromotionPlan::new`] does.
     ///
     /// # Errors
     ///
@@ -167,8 +165,14 @@ impl<'a> PromotionPlan<'a> {
     ) -> Result<PromotionPlan<'a>, PromoteError> {
         let path = opened.description();
         let refuse = |text: String| PromoteError::Refused(text);
-        let bytes = read_metadata(&opened, spec)?;
-        let before = newest_of(&bytes).map_err(|error| not_a_leg(spec, &path, error))?;
+        let newest = |bytes: &[u8]| newest_of(bytes).map_err(|error| not_a_leg(spec, &path, error));
+        let mut bytes = read_metadata(&opened, spec)?;
+        let mut before = newest(&bytes)?;
+        // Here and not at the next start: the promotion leaves the leg closed.
+        if before.open && quarantine::wait_out(std::iter::once(&opened)) {
+            bytes = read_metadata(&opened, spec)?;
+            before = newest(&bytes)?;
+        }
         if before.own_record().state == Membership::Empty
             || before.own_record().state == Membership::Out(OutReason::Detached)
         {

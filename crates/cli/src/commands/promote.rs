@@ -4,13 +4,14 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use clap::Args;
-use hemi_io::config::legs::LegSpec;
-use hemi_io::leg::FileOptions;
+use hemi_io::config::legs::{LegConfig, LegSpec};
 use hemi_server::control::promises::bytes;
 use hemi_server::promote::{LedgerAsked, PromotionPlan, PromotionReport, Stretch};
+use hemi_units::Time;
 
 use super::volume::LedgerArgs;
 use crate::failure::{Failure, Kind};
+use crate::logging::{self, LogArgs};
 
 /// The most stretches that are listed. The sum covers all.
 const LISTED_MAX: usize = 20;
@@ -22,6 +23,9 @@ const LISTED_MAX: usize = 20;
 /// refilled. Extents that this leg knows it lacks cannot be read until they are written again. It
 /// may lack more than it knows. If the volume was served with a ledger since the machine started,
 /// the ledger tells where. It is removed after the promotion.
+///
+/// If the volume was not closed, a remote leg is first left alone for its --quarantine, since its
+/// server may still carry out writes of the hemi that was killed.
 ///
 /// Without --accept-loss it lists the data that would be given up, changes nothing and exits
 /// with 3.
@@ -41,6 +45,10 @@ pub(crate) struct PromoteArgs {
     #[arg(long)]
     accept_loss: bool,
 
+    /// A remote leg: how long the writes of a hemi that was killed may still land [default: 10s].
+    #[arg(long, value_name = "DURATION")]
+    quarantine: Option<Time>,
+
     /// Do not bypass the page cache (for file systems without O_DIRECT).
     #[arg(long)]
     no_direct: bool,
@@ -51,12 +59,21 @@ pub(crate) struct PromoteArgs {
     /// Print the losses as JSON.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 pub(crate) fn run(arguments: &PromoteArgs) -> Result<()> {
-    let options = FileOptions { direct: !arguments.no_direct, ..FileOptions::default() };
+    let config = LegConfig {
+        quarantine: arguments.quarantine,
+        direct: !arguments.no_direct,
+        ..LegConfig::new(arguments.leg.clone())
+    };
+    config.check("leg")?;
+    let _logging = logging::start(&arguments.log)?;
     let place = arguments.ledger.place();
-    let plan = PromotionPlan::new(&arguments.leg, options, &place)?;
+    let plan = PromotionPlan::new(&config, &place)?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(plan.report())?)?;

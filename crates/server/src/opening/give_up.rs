@@ -84,10 +84,6 @@ fn promote(
     if own.own_record().state != Membership::In {
         return unfit("the leg that is there is out, and decides nothing");
     }
-    if let Some(quarantine) = leg.quarantine().filter(|_| own.open) {
-        // A late write of the previous process must not overwrite the promotion's writes.
-        std::thread::sleep(quarantine);
-    }
     let plan = PromotionPlan::of(spec, leg, place)?;
     let report = plan.report();
     if let LedgerAsked::Unknown { problem, .. } = &report.ledger {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::recovery::{LegImage, Problem, assess};
-use hemi_io::leg::FileOptions;
+use hemi_io::config::legs::LegConfig;
 use hemi_server::config::place::Place;
 use hemi_server::create::{CreateOptions, create};
 use hemi_server::promote::{PromoteError, PromotionPlan};
@@ -49,7 +49,7 @@ impl Legs {
 
 fn plan(path: &Path) -> Result<PromotionPlan<'static>, PromoteError> {
     let spec = path.display().to_string().parse().expect("a path is a spec");
-    PromotionPlan::new(&spec, FileOptions { direct: false, ..FileOptions::default() }, &Place::None)
+    PromotionPlan::new(&LegConfig { direct: false, ..LegConfig::new(spec) }, &Place::None)
 }
 
 #[test]
