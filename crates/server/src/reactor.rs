@@ -10,6 +10,7 @@ mod census;
 mod handover;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -75,6 +76,15 @@ pub(crate) struct Parts {
     pub(crate) published: Arc<ArcSwap<Snapshot>>,
     pub(crate) allow_inject: bool,
     pub(crate) notices: Notices,
+}
+
+/// How a volume was closed.
+#[derive(Default)]
+pub(crate) struct Ended {
+    /// In an upgrade, the state for the next program.
+    pub(crate) handed: Option<HandedOver>,
+    /// The file of the ledger on which legs still rely.
+    pub(crate) ledger: Option<PathBuf>,
 }
 
 /// The loop and everything it owns.
@@ -189,10 +199,9 @@ impl Reactor {
         self.note_taken_over(report);
     }
 
-    /// Runs until the volume is closed. In an upgrade, returns the state for the next program.
-    /// After an error the loop cannot continue and the volume is as after a kill: nothing
-    /// acknowledged is lost.
-    pub(crate) fn run(mut self) -> Result<Option<HandedOver>, ServeError> {
+    /// Runs until the volume is closed. After an error the loop cannot continue and the volume is as
+    /// after a kill: nothing acknowledged is lost.
+    pub(crate) fn run(mut self) -> Result<Ended, ServeError> {
         tracing::info!(capabilities = %self.ring.capabilities(), "serving");
         loop {
             self.turn();
@@ -208,6 +217,8 @@ impl Reactor {
             self.now = clock::now();
         }
         let handed = self.handed_over();
+        let path = self.published.load().identity.ledger.path.clone();
+        let ledger = path.filter(|_| self.engine.relies_on_ledger());
         for slot in 0..LEGS_MAX {
             self.release(LegIndex(slot as u8));
         }
@@ -215,7 +226,7 @@ impl Reactor {
         for reply in self.closing.drain(..) {
             reply(Ok(()));
         }
-        Ok(handed)
+        Ok(Ended { handed, ledger })
     }
 
     /// Records every request from now on.

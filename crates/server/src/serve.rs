@@ -27,14 +27,14 @@ use crate::descriptors::{self, TooFew};
 use crate::device::{self, DeviceError};
 use crate::export::{CarriedClients, ExportOptions, Exports, GateFiles, ListenError, Listener};
 use crate::grow::grow;
-use crate::handover::{self, HandedOver, Inheritance, Successor};
+use crate::handover::{self, Inheritance, Successor};
 use crate::ledger::LedgerFileError;
 use crate::messages::{MESSAGES_MAX, ReactorError, ReactorHandle, ReactorMessage};
 use crate::notices::{NoticeReceiver, Notices};
 use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::populating;
 use crate::promote::PromoteError;
-use crate::reactor::{Parts, Reactor};
+use crate::reactor::{Ended, Parts, Reactor};
 use crate::record::{self, Recorder, Recording};
 use crate::scan::apart::ScanError;
 use crate::vhost::{GuestListener, Listening};
@@ -91,13 +91,15 @@ pub enum ServeError {
     /// The ledger could not be found or kept.
     #[error(transparent)]
     Ledger(#[from] LedgerFileError),
-    /// The volume was closed but still relies on its ledger.
+    /// The volume was stopped but its legs still rely on the ledger.
     #[error(
-        "the ledger {} could not be settled: a leg did not take its content in time. The ledger \
-         is kept; run the command again",
+        "the volume is stopped, but the legs did not take what the ledger says in time: only the \
+         ledger {} knows some moves of authority. It is kept, and the next start goes on with it, but \
+         it ends when the machine restarts, and acknowledged writes may be lost then. Before that, \
+         start the volume again with its legs present and stop it, or run hemi settle",
         path.display()
     )]
-    NotSettled {
+    LedgerNeeded {
         /// Path of the ledger.
         path: PathBuf,
     },
@@ -285,18 +287,18 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     }
     let mut result = running.end();
     if let Some(device) = device {
-        let is_upgrade = matches!(result, Ok(Some(_)));
-        result = result.and_then(|handed| end_device(device, &name, is_upgrade).map(|()| handed));
+        let is_upgrade = matches!(result, Ok(Ended { handed: Some(_), .. }));
+        result = result.and_then(|ended| end_device(device, &name, is_upgrade).map(|()| ended));
     }
     guests.into_iter().for_each(Listening::stop);
     if let Some(recording) = recording {
         recording.join();
     }
-    let handed = match result {
-        Ok(Some(handed)) => handed,
+    let (handed, stopped) = match result {
+        Ok(Ended { handed: Some(handed), ledger }) => (handed, without_ledger(ledger)),
         other => {
             control.stop();
-            return other.map(|_| None);
+            return other.and_then(|ended| without_ledger(ended.ledger)).map(|()| None);
         }
     };
     let is_stopped = control.hand_over();
@@ -304,7 +306,7 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     match handed.binary.clone() {
         Some(_) if is_stopped => {
             tracing::info!("a signal has stopped the volume: no other program goes on");
-            Ok(None)
+            stopped.map(|()| None)
         }
         Some(binary) => Ok(Some(Successor::new(handed, binary, control, http))),
         None => {
@@ -316,9 +318,14 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
                     tracing::error!(%error, "systemd did not take the clients: they are cut off");
                 }
             }
-            Ok(None)
+            stopped.map(|()| None)
         }
     }
+}
+
+/// Fails if the legs of a stopped volume still rely on a ledger.
+fn without_ledger(ledger: Option<PathBuf>) -> Result<(), ServeError> {
+    ledger.map_or(Ok(()), |path| Err(ServeError::LedgerNeeded { path }))
 }
 
 /// Returns true if the state handed over belongs to the legs' volume.
@@ -474,7 +481,7 @@ pub struct ReactorOptions {
 pub struct Running {
     /// The handle for messages to the reactor.
     pub handle: ReactorHandle,
-    thread: JoinHandle<Result<Option<HandedOver>, ServeError>>,
+    thread: JoinHandle<Result<Ended, ServeError>>,
 }
 
 impl Running {
@@ -486,15 +493,15 @@ impl Running {
     /// Waits for the volume to be closed.
     ///
     /// # Errors
-    /// Returns [`ServeError::Reactor`] if the event loop ended by itself, or
-    /// [`ServeError::Halted`] if the engine halted.
+    /// Returns [`ServeError::Reactor`] if the event loop ended by itself,
+    /// [`ServeError::Halted`] if the engine halted, or [`ServeError::LedgerNeeded`] if the legs
+    /// still rely on the ledger.
     pub fn join(self) -> Result<(), ServeError> {
-        self.end().map(drop)
+        self.end().and_then(|ended| without_ledger(ended.ledger))
     }
 
-    /// Waits like [`Running::join`]. Returns the state for the next program if the volume was
-    /// closed for one.
-    pub(crate) fn end(self) -> Result<Option<HandedOver>, ServeError> {
+    /// Waits for the volume to be closed, and returns how it was.
+    fn end(self) -> Result<Ended, ServeError> {
         match self.thread.join() {
             Ok(result) => result,
             Err(_) => Err(ServeError::Reactor(io::Error::other("the reactor's thread panicked"))),
@@ -546,7 +553,7 @@ fn start_with(
             Ok(prepared) => prepared,
             Err(error) => {
                 let _ = started.send(Err(error));
-                return Ok(None);
+                return Ok(Ended::default());
             }
         };
         let waker = ring.waker();
@@ -569,7 +576,7 @@ fn start_with(
             }
             Err(error) => {
                 let _ = started.send(Err(error));
-                Ok(None)
+                Ok(Ended::default())
             }
         }
     };

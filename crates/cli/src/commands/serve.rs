@@ -237,6 +237,7 @@ pub(crate) fn failure(error: ServeError) -> anyhow::Error {
         // The text contains the remedy, which differs from problem to problem.
         ServeError::Refused(_)
         | ServeError::Halted { .. }
+        | ServeError::LedgerNeeded { .. }
         | ServeError::Ledger(LedgerFileError::ReliedOn { .. }) => {
             Failure::error(Kind::Refused, error.to_string(), "")
         }

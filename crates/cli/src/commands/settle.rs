@@ -13,10 +13,10 @@ use crate::logging::{self, LogArgs};
 /// Bring the legs of a volume up to its ledger.
 ///
 /// While a volume is served, a ledger in memory names the leg that decides each region. It survives
-/// hemi, but not a restart of the machine. A volume that was stopped needs none. After a kill, this
-/// command writes to the legs what only the ledger records, and removes the ledger. Without it,
-/// acknowledged writes that were not flushed may be lost when the machine restarts before the
-/// volume is served again.
+/// hemi, but not a restart of the machine. A volume that was stopped needs none, unless hemi serve
+/// said that it stays. After a kill, this command writes to the legs what only the ledger records,
+/// and removes the ledger. Without it, acknowledged writes that were not flushed may be lost when
+/// the machine restarts before the volume is served again.
 ///
 /// The volume must not be served. If the legs rely on no ledger, nothing is written.
 #[derive(Debug, Args)]
