@@ -30,7 +30,7 @@ PLANTED_ARGS ?=
 .NOTPARALLEL:
 
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
-	test-beside test-torture torture torture-exhaustive torture-build torture-known torture-daily torture-report planted nightly crash-ext4 kill-test user-mode-kernel kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
+	test-beside test-torture torture torture-exhaustive torture-build torture-known torture-daily torture-report planted nightly crash-ext4 kill-test orderly-ends-test user-mode-kernel kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
 	reproduce validate bench-sim lab-demo dashboard-demo lab-sweep-check picture book install install-strip uninstall deb container
 
 help: ## list the targets
@@ -172,6 +172,12 @@ N ?= 300
 KILL_TEST_ARGS ?=
 kill-test: setup release ## kill -9 under a verifying load, N=300 times; nothing acknowledged may be lost
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/kill_test.py --rounds $(N) $(KILL_TEST_ARGS)
+
+# N: rounds, of which 100 take some 20 minutes.
+ORDERLY_ENDS_ARGS ?=
+orderly-ends-test: N := $(if $(filter file,$(origin N)),100,$(N))
+orderly-ends-test: setup release ## stops under a verifying load while the legs' servers stop too, N=100 times; nothing acknowledged may be lost
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/orderly_ends.py --rounds $(N) $(ORDERLY_ENDS_ARGS)
 
 HOSTILE_ARGS ?=
 hostile: setup release ## a client's small writes beside hostile clients, every attack (10 minutes); HOSTILE_ARGS="--seconds 3 zeroes"

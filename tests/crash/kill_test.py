@@ -73,6 +73,8 @@ class Totals:
     deleted: int = 0
     boots: int = 0
     kills: int = 0
+    # Orderly ends at which the ledger had to stay.
+    kept: int = 0
     writes: int = 0
     flushes: int = 0
     units: int = 0
@@ -87,12 +89,14 @@ class Legs:
         count = 3 if kind == "three-files" else 2
         self.backing = [box.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(count)]
         self.specs: list[str | Path] = list(self.backing)
-        self.remote: Nbdkit | None = None
+        self.remotes: list[Nbdkit] = []
         if kind == "loop-4k":
             self.specs[1] = box.loop(self.backing[1], "--sector-size", "4096")
-        elif kind == "nbd":
-            self.remote = Nbdkit(box, self.backing[1])
-            self.specs[1] = self.remote.uri
+        elif kind in ("nbd", "all-nbd"):
+            for i in range(count) if kind == "all-nbd" else [1]:
+                server = Nbdkit(box, self.backing[i])
+                self.remotes.append(server)
+                self.specs[i] = server.uri
         elif kind == "stripe":
             parts = [box.file(f"part{i}.img", leg_bytes(SIZE)) for i in range(2)]
             self.specs[1] = f"stripe:{parts[0]},{parts[1]}"
@@ -124,6 +128,10 @@ class Ledger:
     def options(self) -> list[str]:
         return ["--ledger", str(self._directory or "none")]
 
+    def files(self) -> list[Path]:
+        """Returns the file of the ledger, if there is one."""
+        return list(self._directory.iterdir()) if self._directory else []
+
     def fate(self) -> str:
         """Draws a fate."""
         if self._directory is None:
@@ -132,8 +140,7 @@ class Ledger:
         return self._rng.choices(["kept", "deleted", "boot"], [0.8, 0.1, boots])[0]
 
     def delete(self) -> None:
-        assert self._directory is not None, "it is kept"
-        for path in self._directory.iterdir():
+        for path in self.files():
             path.unlink()
 
     def another_boot(self) -> list[Arg]:
@@ -179,8 +186,8 @@ class Faults(threading.Thread):
     def _one(self) -> None:
         rng = self._rng
         leg = rng.randrange(len(self._legs.specs))
-        remote = self._legs.remote
-        if remote and rng.random() < 0.3:
+        if self._legs.remotes and rng.random() < 0.3:
+            (remote,) = self._legs.remotes
             if rng.random() < 0.5:
                 self._story.tell("the remote leg's server pauses")
                 remote.pause()
@@ -215,8 +222,8 @@ class Series:
         self.story.tell(f"{kind} legs, checked by {unit} bytes; hemi serve {' '.join(options)}")
         self._history = History(SIZE // unit, unit)
         self._load = VerifyingLoad(self._volume.uri, self._history)
-        if self._legs.remote:
-            self._serve_remote(box)
+        if self._legs.remotes:
+            self._serve_remotes(box)
         self._volume.start()
 
     def _options(self, box: Sandbox) -> list[str]:
@@ -231,18 +238,35 @@ class Series:
         }
         return [a for key, value in settings.items() for a in ("--set", f"{key}={value}")]
 
-    def _serve_remote(self, box: Sandbox) -> None:
+    def _serve_remotes(self, box: Sandbox) -> None:
         """Serves from a file, the only place for a remote leg's quarantine."""
         config = box.path("hemi.toml")
+        remote = [server.uri for server in self._legs.remotes]
+        legs = [
+            f'{{ path = "{spec}", quarantine = "{QUARANTINE}" }}' if spec in remote else f'"{spec}"'
+            for spec in self._legs.specs
+        ]
         config.write_text(
             f'control = "{self._volume.control}"\n'
-            f'legs = ["{self._legs.specs[0]}", '
-            f'{{ path = "{self._legs.specs[1]}", quarantine = "{QUARANTINE}" }}]\n'
+            f"legs = [{', '.join(legs)}]\n"
             f'[[exports]]\nnbd = "unix:{self._volume.socket}"\n'
         )
         self._volume.serve_with(config)
 
     def round(self) -> None:
+        before = self._load.writes, self._load.flushes, self._history.checked
+        self._end_and_start()
+        self._load.verify()
+        self._totals.rounds += 1
+        self._totals.writes += self._load.writes - before[0]
+        self._totals.flushes += self._load.flushes - before[1]
+        self._totals.units += self._history.checked - before[2]
+        self.story.tell(
+            f"verified: {self._load.writes - before[0]} writes acknowledged in the round"
+        )
+
+    def _end_and_start(self) -> None:
+        """Loads the volume, kills it meanwhile, and starts it again."""
         rng, volume, story = self._rng, self._volume, self.story
         mix = Mix.drawn(rng, 65536 // self._history.unit_bytes)
         after = rng.choice([0.05, 0.3, 1.0, 2.0]) * rng.random() + 0.01
@@ -260,7 +284,6 @@ class Series:
         self._load.connect(mix)
         timer.start()
         faults.start()
-        before = self._load.writes, self._load.flushes, self._history.checked
         try:
             self._load.run(mix, rng, lambda: not dead.is_set() and volume.process.running)
         finally:
@@ -279,12 +302,6 @@ class Series:
         self._restart()
         if accept_loss:
             volume.options.remove("--accept-loss")
-        self._load.verify()
-        self._totals.rounds += 1
-        self._totals.writes += self._load.writes - before[0]
-        self._totals.flushes += self._load.flushes - before[1]
-        self._totals.units += self._history.checked - before[2]
-        story.tell(f"verified: {self._load.writes - before[0]} writes acknowledged in the round")
 
     def _take_ledger(self) -> bool:
         """Draws the ledger's fate. Returns true if the loss has to be accepted."""
@@ -293,7 +310,7 @@ class Series:
                 self._ledger.delete()
                 self._totals.deleted += 1
                 self.story.tell("the ledger is deleted")
-                self._reach_remote()
+                self._reach_remotes()
                 self._start_refused()
                 self._history.lose_ledger()
                 return True
@@ -316,16 +333,16 @@ class Series:
             time.sleep(0.05)
         assert code == 3 and "--accept-loss" in printed, f"a start ended with {code}:\n{printed}"
 
-    def _reach_remote(self) -> None:
-        if self._legs.remote:
-            self._legs.remote.ensure()
-            self._legs.remote.resume()
-            self._legs.remote.forget_client()
+    def _reach_remotes(self) -> None:
+        for remote in self._legs.remotes:
+            remote.ensure()
+            remote.resume()
+            remote.forget_client()
 
     def _restart(self) -> None:
         """Starts hemi again. In one round of three it is killed once more during recovery."""
         rng, volume, story = self._rng, self._volume, self.story
-        self._reach_remote()
+        self._reach_remotes()
         if rng.random() < 0.33:
             delay = rng.random() * rng.choice([0.03, 0.3])
             process = volume.sandbox.start(*volume.serve_argv(), name="hemi")
@@ -336,8 +353,8 @@ class Series:
             process.kill()
             story.tell(f"kill -9 {delay * 1000:.0f} ms after the start")
             self._totals.kills += 1
-            if self._legs.remote:
-                self._legs.remote.forget_client()
+            for remote in self._legs.remotes:
+                remote.forget_client()
         volume.start()
         story.tell("serves again")
 
@@ -353,7 +370,14 @@ class Series:
         self._totals.units += self._history.units * len(self._legs.images())
 
 
-def run(rounds: int, series: int, seed: int, deck: tuple[str, ...], say: Say) -> Totals:
+def run(
+    rounds: int,
+    series: int,
+    seed: int,
+    deck: tuple[str, ...],
+    say: Say,
+    make: type[Series] = Series,
+) -> Totals:
     """Runs `rounds` rounds, `series` of them on each volume.
 
     On a failure it passes the story to `say`, keeps the legs, and raises."""
@@ -371,7 +395,7 @@ def run(rounds: int, series: int, seed: int, deck: tuple[str, ...], say: Say) ->
         with Sandbox() as box:
             one = None
             try:
-                one = Series(box, kind, rng, totals)
+                one = make(box, kind, rng, totals)
                 for _ in range(min(series, rounds - totals.rounds)):
                     one.round()
                 one.finish()
@@ -382,6 +406,7 @@ def run(rounds: int, series: int, seed: int, deck: tuple[str, ...], say: Say) ->
         minutes = (time.monotonic() - begun) / 60
         say(
             f"{totals.rounds:5} of {rounds} rounds ({kind}): {totals.kills} kills, "
+            f"{totals.kept} ledgers kept by stops, "
             f"{totals.writes:,} writes acknowledged, {totals.units:,} units checked, "
             f"{totals.rounds / minutes:.1f} rounds/min"
         )
@@ -410,15 +435,17 @@ def tell_failure(
     say(f"Legs, logs and this story are kept in {kept}.")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=300, help="kills under load (default 300)")
+def main(
+    what: str, kinds: tuple[str, ...], deck: tuple[str, ...], make: type[Series] = Series
+) -> None:
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("--rounds", type=int, default=300, help="ends under load (default 300)")
     parser.add_argument("--series", type=int, default=10, help="rounds a volume (default 10)")
     parser.add_argument("--seed", type=int, help="decides all but the timing (default: random)")
-    parser.add_argument("--kind", choices=KINDS, help="legs of this kind only")
+    parser.add_argument("--kind", choices=kinds, help="legs of this kind only")
     arguments = parser.parse_args()
     seed = random.SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
-    deck = (arguments.kind,) if arguments.kind else DECK
+    deck = (arguments.kind,) if arguments.kind else deck
 
     def say(text: str) -> None:
         print(text, flush=True)
@@ -430,7 +457,7 @@ def main() -> None:
     say(f"seed {seed}")
     begun = time.monotonic()
     try:
-        totals = run(arguments.rounds, arguments.series, seed, deck, say)
+        totals = run(arguments.rounds, arguments.series, seed, deck, say, make)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except Exception:
@@ -439,10 +466,11 @@ def main() -> None:
     say(
         f"nothing lost: {totals.rounds} rounds, {totals.kills} kills, {totals.writes:,} writes and "
         f"{totals.flushes:,} flushes acknowledged, {totals.deleted} ledgers deleted, "
-        f"{totals.boots} other boots, {totals.uncertain:,} units were in doubt at a "
-        f"kill, {totals.units:,} units checked, {totals.rounds / minutes:.1f} rounds/min"
+        f"{totals.boots} other boots, {totals.kept} ledgers kept by stops, "
+        f"{totals.uncertain:,} units were in doubt at an end, "
+        f"{totals.units:,} units checked, {totals.rounds / minutes:.1f} rounds/min"
     )
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__.splitlines()[0], KINDS, DECK)
