@@ -199,3 +199,87 @@ fn is_same(one: &Opening, other: &Opening, fates: &[Fate]) -> bool {
         && one.clean == other.clean
         && one.superblock.generation == other.superblock.generation
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hemi_engine::format::block;
+    use hemi_engine::identifiers::LegIndex;
+    use hemi_engine::recovery;
+    use hemi_units::Extent;
+
+    /// Returns the metadata of two legs, of two regions in a page each.
+    fn two_legs() -> Vec<Vec<u8>> {
+        let layout = Layout::new(1 << 17, 1 << 16).expect("a volume of two regions");
+        let of_leg = |leg| {
+            let mut disk = Disk::default();
+            hemi_world::create::format(&mut disk, layout.with_short_pages(1), 2, leg, 1);
+            disk.metadata
+        };
+        vec![of_leg(0), of_leg(1)]
+    }
+
+    fn opened(images: &[Vec<u8>]) -> Opening {
+        let images: Vec<LegImage> = images.iter().map(|bytes| LegImage { bytes }).collect();
+        recovery::assess_short_pages(&images, 1).expect("both legs are there")
+    }
+
+    fn slices(images: &[Vec<u8>]) -> Vec<&[u8]> {
+        images.iter().map(Vec::as_slice).collect()
+    }
+
+    fn fates_of(actual: &[Vec<u8>], meant: &[Vec<u8>]) -> Vec<Fate> {
+        fates(&slices(actual), &slices(meant), &opened(meant).superblock)
+    }
+
+    /// Writes a record of page 0 that says that region 0 is whole on leg 0 alone. Returns its address.
+    fn record(images: &mut [Vec<u8>], legs: &[usize]) -> usize {
+        let Superblock { layout, volume_id, generation, .. } = opened(images).superblock;
+        let entry = opened(images).table[0].with_whole(1);
+        let address = layout.page_address(0, 1);
+        let mut block = block::blank();
+        let header = page::PageHeader { page: 0, generation, join_epoch: 1 << 20 };
+        page::encode(&mut block, address, volume_id, 100, &header, &[entry]);
+        for &leg in legs {
+            images[leg][address as usize..][..4096].copy_from_slice(&block[..]);
+        }
+        address as usize
+    }
+
+    #[test]
+    fn a_record_that_no_leg_has_may_be_missed_and_nothing_else() {
+        let before = two_legs();
+        let mut meant = before.clone();
+        record(&mut meant, &[0]);
+        let (found, honest) = (opened(&before), opened(&meant));
+        let fates = fates_of(&before, &meant);
+        assert_eq!(fates, [Fate::Gone, Fate::Kept, Fate::Kept, Fate::Kept]);
+        assert!(!is_same(&found, &honest, &[]) && is_same(&found, &honest, &fates));
+        let other_page = honest.table[1].with_authority(LegIndex(1));
+        let others = [
+            Opening { table: vec![found.table[0], other_page], ..opened(&before) },
+            Opening { lost: vec![Extent::new(0, 8)], ..opened(&before) },
+            Opening { clean: !found.clean, ..opened(&before) },
+        ];
+        assert!(others.iter().all(|other| !is_same(other, &honest, &fates)));
+    }
+
+    #[test]
+    fn a_record_that_a_leg_has_or_that_left_damage_is_noticed() {
+        let before = two_legs();
+        let mut meant = before.clone();
+        let address = record(&mut meant, &[0, 1]);
+        let mut actual = meant.clone();
+        actual[0].clone_from(&before[0]);
+        let fates = fates_of(&actual, &meant);
+        assert_eq!(fates[0], Fate::Kept, "the other leg has it");
+        assert!(!is_same(&opened(&before), &opened(&meant), &fates));
+        let mut meant = before.clone();
+        record(&mut meant, &[0]);
+        let mut actual = meant.clone();
+        actual[0][address..address + 4096].fill(0xA5);
+        let fates = fates_of(&actual, &meant);
+        assert_eq!(fates[0], Fate::Damaged);
+        assert!(!is_same(&opened(&before), &opened(&meant), &fates));
+    }
+}
