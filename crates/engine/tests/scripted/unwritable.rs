@@ -45,8 +45,7 @@ fn flushed_in_time(has_ledger: bool) -> (World, usize) {
     world.release(healthy);
     world.wait(MILLISECOND);
     let flush = world.submit(Operation::Flush, Extent::default(), false);
-    // The next look at flushes asks the other leg for its page.
-    world.wait(120 * MILLISECOND);
+    world.wait(25 * MILLISECOND);
     assert!(world.is_answered(flush), "it waits for a page that cannot be written ({has_ledger})");
     assert_eq!(world.recorded(0).authority(), LegIndex(healthy as u8));
     (world, bad)

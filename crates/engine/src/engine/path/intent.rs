@@ -121,6 +121,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Tries every move that is wanted; those that cannot go yet stay wanted.
     pub(in crate::engine) fn retry_moves(&mut self) {
+        let made_before = self.regions.moves_made();
         for _ in 0..self.regions.moves_wanted() {
             let Some(record) = self.regions.next_move() else { continue };
             let before = self.regions.moves_made();
@@ -143,6 +144,10 @@ impl<B: Buffers> Engine<B> {
             if self.regions.moves_made() != before {
                 self.reconsider_region(region);
             }
+        }
+        if self.regions.moves_made() != made_before && self.flushing.is_awaited() {
+            // What flushes wait for now are the pages of these moves.
+            self.consider_flushes();
         }
     }
 
