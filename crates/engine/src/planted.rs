@@ -333,6 +333,8 @@ planted! {
     ComparedForgotten,
     /// The page of a leg that is being marked out lets a write go.
     LeavingLegVotes,
+    /// While clients do not flush, authority moves to a leg that has to be flushed for it.
+    QuietMovesFlush,
     /// A write begins after the last superblock has been asked for.
     WrittenAfterClose,
     /// While the last superblock is on its way, writes are acknowledged by the ledger.

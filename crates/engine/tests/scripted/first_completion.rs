@@ -3,7 +3,7 @@
 
 use crate::world::landing::Landing;
 use crate::world::script::What;
-use crate::world::{World, calm};
+use crate::world::{Behaviour, REGION_BYTES, World, calm};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::Operation;
 use hemi_engine::marks::Mark;
@@ -125,4 +125,35 @@ fn the_next_flush_makes_the_move_durable() {
     world.release(A);
     world.read_everything();
     world.converge();
+}
+
+/// Two drives of one kind are the quicker one by turns, and clients flush every five seconds. In between a move to
+/// the leg that has a write would each time take a flush that nobody has asked for.
+#[test]
+fn rare_flushes_of_clients_are_not_multiplied() {
+    const CLIENT_FLUSHES: u64 = 4;
+    let mut world = World::with_ledger(1, 2, calm());
+    for leg in 0..2 {
+        world.behaviour[leg] =
+            Behaviour { latency: 100_000, jitter: 100_000, ..Behaviour::default() };
+    }
+    let write = |world: &mut World| {
+        let region = world.random.below(4) * REGION_BYTES / 512;
+        world.submit(Operation::Write, Extent::new(region, 8), false);
+        world.wait(5 * MILLISECOND);
+    };
+    world.flush();
+    world.flushes = 0;
+    for _ in 0..CLIENT_FLUSHES {
+        for _ in 0..1000 {
+            write(&mut world);
+        }
+        world.flush();
+    }
+    assert!(
+        world.flushes <= 2 * 2 * CLIENT_FLUSHES,
+        "{} flushes of two legs for {CLIENT_FLUSHES} of clients",
+        world.flushes
+    );
+    world.read_everything();
 }

@@ -166,6 +166,8 @@ pub struct World {
     pub detaching: Option<(u64, usize)>,
     pub trace: bool,
     pub failed_requests: u64,
+    /// The flushes that legs were sent.
+    pub flushes: u64,
     pub failed: Vec<(u64, Operation)>,
 }
 
@@ -271,6 +273,7 @@ impl World {
             detaching: None,
             trace: std::env::var_os("TRACE").is_some(),
             failed_requests: 0,
+            flushes: 0,
             failed: Vec::new(),
         };
         let all: Vec<usize> = (0..legs).collect();
@@ -398,6 +401,7 @@ impl World {
         };
         let metadata = (io.operation == LegOperation::WriteMetadata)
             .then(|| Box::new(*self.engine().metadata_bytes(io.id)));
+        self.flushes += u64::from(io.operation == LegOperation::Flush);
         let flush_mark = self.disks[leg].mark();
         if self.trace {
             println!("{:>12} submit {io:?} due {}", self.now.0, due.0);

@@ -230,9 +230,10 @@ impl<B: Buffers> Engine<B> {
 
     /// Returns when the authority of an operation's region has been waited for long enough, if another
     /// leg has the write. By the ledger, that is when it is later than it usually is, and at once if it
-    /// is always slower than the leg that has it, or if clients do not flush: only a flush waits for the
-    /// page of a move. Where a page has to say at once who takes over, its write costs what would be
-    /// gained by that: then it is when the write is handed over.
+    /// is always slower than the leg that has it. While clients do not flush, it is at once as well if a leg
+    /// that has the write may take over without a flush, which nobody else has asked for then, and otherwise
+    /// when the write is handed over. So it is where a page has to say at once who takes over: its write
+    /// costs what would be gained by that.
     fn late_deadline(&self, operation: u32) -> Option<Instant> {
         let state = &self.operations[operation];
         let authority = self.regions.entry(state.region).authority();
@@ -252,12 +253,18 @@ impl<B: Buffers> Engine<B> {
         if !by_ledger && planted::is(Planted::LateWriteAwaited) {
             return None;
         }
-        let wait = if !by_ledger {
-            hand_over
-        } else if outpaced || self.flushing.is_quiet(self.clock.now()) {
+        let quiet = self.flushing.is_quiet(self.clock.now());
+        let record = self.record_of(operation);
+        let has_flushed =
+            |leg: &Leg| self.regions.has_flushed(record, leg.index, leg.stamps.flushed());
+        let may_take_over = |leg: &Leg| has_flushed(leg) || planted::is(Planted::QuietMovesFlush);
+        let durable = quiet && self.legs.that_are_in().filter(has_it).any(may_take_over);
+        let wait = if by_ledger && (outpaced || durable) {
             0
-        } else {
+        } else if by_ledger && !quiet {
             decides.pace.late_after(sectors).min(hand_over)
+        } else {
+            hand_over
         };
         Some(state.sent + wait)
     }

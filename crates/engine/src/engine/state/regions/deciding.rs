@@ -387,7 +387,7 @@ impl Regions {
                     marks.add(Mark::MoveWaitedForFlush);
                     let stamp = self.active[record].acknowledged_done[to.index()];
                     moved.flushes[1] = Some((to, stamp));
-                    by_list_alone = self.has_flushed(record, to, among);
+                    by_list_alone = self.has_flushed(record, to, among.flushed(to));
                 }
                 // Its authority answers, and nobody else is fit any more.
                 None if !must && late.is_none() => moved.settled = true,
@@ -450,15 +450,15 @@ impl Regions {
     /// may have something older.
     fn is_durable_on(&self, record: u32, leg: LegIndex, among: &Candidates) -> bool {
         let extent = self.extent(self.active[record].region);
-        self.has_flushed(record, leg, among)
+        self.has_flushed(record, leg, among.flushed(leg))
             && self.metadata.knows_lost(leg)
             && among.lost.rewriter_of(extent).is_none()
     }
 
-    /// Returns true if a leg has durably what a client's flush was answered for.
-    fn has_flushed(&self, record: u32, leg: LegIndex, among: &Candidates) -> bool {
+    /// Returns true if a leg, flushed up to this stamp, has durably what a client's flush was answered for.
+    pub(in crate::engine) fn has_flushed(&self, record: u32, leg: LegIndex, flushed: u64) -> bool {
         let active = &self.active[record];
-        let durable = active.acknowledged_done[leg.index()] <= among.flushed(leg);
+        let durable = active.acknowledged_done[leg.index()] <= flushed;
         // Before the first flush only what was durable when the region was last untouched counts.
         let never_flushed =
             active.touched_in == self.moves.flushes && self.entry(active.region).is_whole(leg);
