@@ -78,7 +78,7 @@ pub(crate) struct Parts {
     pub(crate) notices: Notices,
 }
 
-/// How a volume was closed.
+/// The state that a closed volume leaves.
 #[derive(Default)]
 pub(crate) struct Ended {
     /// In an upgrade, the state for the next program.

@@ -47,7 +47,7 @@ pub(crate) fn another(disk: &Disk, address: u64, random: &mut Rng) -> u64 {
     others[random.below(others.len() as u64) as usize]
 }
 
-/// What became of the newest record of an object.
+/// The fate of the newest record of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// A leg has it.

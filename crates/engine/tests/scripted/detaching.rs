@@ -53,7 +53,7 @@ fn a_leg_is_not_repaired_once_it_is_being_let_go() {
     is_let_go(&mut world);
 }
 
-/// The last superblock is on B, and a page written to it before is still under way.
+/// The last superblock is on B, and a page written to it before is still in flight.
 #[test]
 fn a_leg_is_let_go_only_after_its_last_page_write() {
     let mut world = steady_legs(2, calm());

@@ -160,7 +160,7 @@ pub struct World {
     /// A leg lost its cache before this request, and no later flush has been answered yet.
     pub cache_lost: Option<u64>,
     pub thorough: bool,
-    /// How often the engine has been looked at thoroughly.
+    /// The number of thorough looks at the engine.
     pub looks: u64,
     /// The token of a detach of a leg that answers, and the leg.
     pub detaching: Option<(u64, usize)>,
