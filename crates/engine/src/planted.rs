@@ -349,7 +349,7 @@ planted! {
     OutLegUntold,
     /// A leg that is older than the ledger knows is taken for what it was.
     OlderLegTrusted,
-    /// What a start finds durable on the legs is not entered in the ledger.
+    /// A start enters in the ledger nothing of what it finds durable on the legs.
     FoundDurableUnknown,
     /// A promotion writes pages under the sequence of one that was cut in two.
     TornPageReused,
@@ -367,6 +367,8 @@ planted! {
     OtherPageForgives,
     /// An armed region is taken under another leg before its page is durable.
     TouchedUnrecorded,
+    /// The last copy of an acknowledged write is given up when it fails past the budget for copies.
+    LastCopyGivenUp,
 }
 
 #[cfg(feature = "planted")]

@@ -610,15 +610,6 @@ fn a_leg_that_had_what_a_copy_could_not_give_back_is_not_trusted() {
     });
 }
 
-/// The copy fails to be written to A before B has the write.
-#[test]
-fn a_leg_that_gets_what_a_copy_could_not_give_back_is_not_trusted() {
-    lose_what_was_given_since(|world, to_a, to_b| {
-        world.fail(to_a);
-        world.land(to_b);
-    });
-}
-
 /// A block of A could not be read. A has it back, only in its cache, when its flush fails, while C
 /// still waits for a block of its own. A's data in the region was on it before, so B has nothing to
 /// give it.

@@ -22,6 +22,7 @@ mod growth;
 mod halting;
 mod intents;
 mod landings;
+mod last_copies;
 mod leaving;
 mod ledger;
 mod lost_caches;

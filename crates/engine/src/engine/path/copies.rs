@@ -11,6 +11,7 @@ use crate::engine::state::debt::Source;
 use crate::io::Buffers;
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
+use hemi_units::Extent;
 
 /// Memory for the copies of debts.
 #[derive(Default)]
@@ -33,12 +34,20 @@ impl<B: Buffers> Engine<B> {
         self.buffers.free_bytes() > self.settings.copies_reserve
     }
 
-    /// Returns what is kept of an acknowledged write's data while it is owed again: a leg that fails
+    /// Returns what is kept of an acknowledged write's data while a leg owes it again: one that fails
     /// every write would otherwise come to hold all buffers. What was read from another leg can be
-    /// read again.
-    pub(super) fn copy_or_none(&mut self, source: Source, was_read: bool) -> Source {
+    /// read again, if that has it still. No copy is given up that may be the last.
+    pub(super) fn copy_or_none(
+        &mut self,
+        leg: usize,
+        extent: Extent,
+        source: Source,
+        was_read: bool,
+    ) -> Source {
         let is_copy = matches!(source, Source::Buffer(_));
-        if !is_copy || !was_read && self.keeps_copies() {
+        let is_last =
+            !self.another_answers_with(leg, extent) && !planted::is(Planted::LastCopyGivenUp);
+        if !is_copy || is_last || !was_read && self.keeps_copies() {
             return source;
         }
         self.marks.add(Mark::CopyGivenUp);
@@ -67,16 +76,21 @@ impl<B: Buffers> Engine<B> {
         let mut at = 0;
         while let Some((slot, debt)) = self.legs[leg].debts.first_after(at) {
             at = debt.extent.end;
-            let has_all = |other: usize| {
-                self.legs[other].is_in()
-                    && self.legs[other].answers()
-                    && self.fresh_prefix(other, debt.extent) == debt.extent.sectors()
-            };
             let is_copy = debt.is_acknowledged() && matches!(debt.source, Source::Buffer(_));
-            if is_copy && self.legs.slots().any(has_all) {
+            if is_copy && self.another_answers_with(leg, debt.extent) {
                 self.marks.add(Mark::CopyGivenUp);
                 self.legs[leg].debts.give_up_copy(slot, &mut self.buffers);
             }
         }
+    }
+
+    /// Returns true if another leg that answers is fresh for all of an extent.
+    fn another_answers_with(&self, leg: usize, extent: Extent) -> bool {
+        self.legs.slots().any(|other| {
+            other != leg
+                && self.legs[other].is_in()
+                && self.legs[other].answers()
+                && self.fresh_prefix(other, extent) == extent.sectors()
+        })
     }
 }

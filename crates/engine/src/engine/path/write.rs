@@ -302,7 +302,7 @@ impl<B: Buffers> Engine<B> {
             self.owe_waiting(leg, debt);
         } else {
             self.legs[leg].load.uncount_in_flight(since, io.extent.sectors());
-            let source = self.copy_or_none(io.source, since.is_rebuild());
+            let source = self.copy_or_none(leg, io.extent, io.source, since.is_rebuild());
             self.owe_beneath(leg, io.extent, source, since, until, repair);
         }
     }

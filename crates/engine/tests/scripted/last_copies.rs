@@ -1,0 +1,64 @@
+//! Copies that are the last of what was acknowledged: no leg has it, or none that answers.
+
+use crate::world::landing::{Landing, lose_cache};
+use crate::world::script::What;
+use crate::world::{LONG, REGION_BYTES, World, calm};
+use hemi_engine::io::{LegEvent, Operation};
+use hemi_engine::settings::Settings;
+use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
+
+const A: usize = 0;
+const B: usize = 1;
+/// The first sector of the second region.
+const SECOND_REGION: u64 = REGION_BYTES / 512;
+
+/// Drops a session with none of its I/O landed, and the cache with it.
+fn drop_session(world: &mut World, leg: usize) {
+    world.event(leg, LegEvent::Gone { removed: false });
+    world.abort(leg, |_| Some(Landing::Not));
+    lose_cache(&mut world.disks[leg], Cache::Dropped, &mut world.random);
+}
+
+/// A write spans two regions. A has its second part and loses it with its cache, while the write to B
+/// is in flight: A is given it from there. Both sessions drop before either write lands. The write is
+/// not answered yet, so what it wrote must be there when it is.
+#[test]
+fn the_last_copy_is_kept_past_the_budget_until_a_leg_has_it() {
+    let settings = Settings { copies_reserve: u64::MAX, ..calm() };
+    let mut world = World::with_ledger(1, 2, settings);
+    world.steady(A, 100 * MICROSECOND);
+    world.steady(B, 300 * MICROSECOND);
+    world.wait(LONG);
+    let extent = Extent { start: SECOND_REGION - 8, end: SECOND_REGION + 8 };
+    for _ in 0..20 {
+        world.write(extent.start, extent.sectors());
+    }
+    world.flush();
+    assert_eq!(world.recorded(1).authority().index(), A);
+    world.hold(A, What::Writes);
+    world.hold(B, What::Writes);
+    let write = world.submit(Operation::Write, extent, false);
+    world.wait(0);
+    let parts = world.ids(A, What::Writes);
+    assert_eq!(parts.len(), 2, "one for each region");
+    world.land(parts[1]);
+    drop_session(&mut world, A);
+    world.event(A, LegEvent::Back);
+    world.wait(MILLISECOND);
+    let second = Extent { start: SECOND_REGION, end: extent.end };
+    assert!(world.is_in_flight(A, What::Writes, second), "A is given it from what B is sent");
+    drop_session(&mut world, A);
+    drop_session(&mut world, B);
+    world.event(A, LegEvent::Back);
+    world.event(B, LegEvent::Back);
+    world.release(A);
+    world.release(B);
+    world.run_until_answered(20 * SECOND);
+    assert!(!world.has_failed(write), "hemi has had a copy all along");
+    world.read_everything();
+    let flush = world.flush();
+    assert!(!world.has_failed(flush), "nothing is lost");
+    world.wait(SECOND);
+    world.read_everything();
+}
