@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DAY = 20779
-FIRST = 10_000_000_000_000 + DAY * 100_000
+FIRST = 41_000_000_000_000 + DAY * 100_000
 SEED = FIRST + 17
 
 FINDS = f"""\
