@@ -67,9 +67,9 @@ impl<B: Buffers> Engine<B> {
                 }
                 alone |= lost;
                 news |= lost;
-            } else if !self.regions.is_stale(index, region) {
+            } else {
                 self.forget_done(leg, record);
-                // With no room for its writes the region may be owed as a whole by now.
+                // The region may be owed as a whole already; with no room for its writes, by now.
                 let owed = self.regions.is_stale(index, region);
                 let only_here = !owed && self.owe_what_others_have(leg, record);
                 self.marks.add(Mark::CacheLostWithoutPeer);
