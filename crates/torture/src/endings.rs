@@ -93,13 +93,7 @@ impl World {
                 Ending::Close => self.close(),
                 _ => self.crash(false, false),
             }
-            if self.violation.is_some() {
-                return;
-            }
-            self.end();
-            self.settings = settings;
-            self.start_with_all(None);
-            if self.violation.is_some() {
+            if !self.start_again(settings) {
                 return;
             }
             self.clients.paused = false;
@@ -113,18 +107,22 @@ impl World {
             None => self.end_close(),
         }
         self.is_stopping = false;
-        if self.violation.is_some() {
-            return;
-        }
-        self.end();
-        self.settings = settings;
-        self.start_with_all(None);
-        if self.violation.is_some() {
+        if !self.start_again(settings) {
             return;
         }
         self.verify();
         self.clients.paused = false;
         self.let_clients_go_on();
+    }
+
+    /// Starts with every leg after an end of hemi. Returns false if a promise is broken by then.
+    fn start_again(&mut self, settings: Settings) -> bool {
+        if self.violation.is_none() {
+            self.end();
+            self.settings = settings;
+            self.start_with_all(None);
+        }
+        self.violation.is_none()
     }
 
     /// Closes the volume. Returns the way in which hemi ended, if it did not close.
