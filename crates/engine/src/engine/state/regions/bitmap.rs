@@ -36,6 +36,26 @@ impl Bitmap {
         was
     }
 
+    /// Sets or clears the bit.
+    pub(crate) fn set(&mut self, bit: u32, value: bool) {
+        if value {
+            self.insert(bit);
+        } else {
+            self.remove(bit);
+        }
+    }
+
+    /// Sets all bits that are set in another of the same size.
+    pub(crate) fn insert_all(&mut self, other: &Bitmap) {
+        if other.set == 0 {
+            return;
+        }
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            self.set += u64::from((other & !*word).count_ones());
+            *word |= other;
+        }
+    }
+
     /// Clears all bits.
     pub(crate) fn clear(&mut self) {
         if self.set > 0 {
@@ -86,6 +106,20 @@ mod tests {
                 prop_assert_eq!(bitmap.count(), model.len() as u64);
                 prop_assert_eq!(bitmap.next(bit), model.range(bit..).next().copied());
             }
+        }
+
+        #[test]
+        fn sets_what_another_has(one in proptest::collection::btree_set(0u32..200, 0..60),
+                                 other in proptest::collection::btree_set(0u32..200, 0..60)) {
+            let of = |bits: &BTreeSet<u32>| {
+                let mut bitmap = Bitmap::new(200);
+                bits.iter().for_each(|&bit| bitmap.set(bit, true));
+                bitmap
+            };
+            let mut bitmap = of(&one);
+            bitmap.insert_all(&of(&other));
+            prop_assert_eq!(bitmap.count() as usize, one.union(&other).count());
+            prop_assert!((0..200).all(|bit| bitmap.get(bit) == one.union(&other).any(|&b| b == bit)));
         }
     }
 }
