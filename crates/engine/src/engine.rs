@@ -3,7 +3,7 @@
 //! [`Engine`] is driven by six inputs ([`Engine::submit`], [`Engine::complete`], [`Engine::leg_event`],
 //! [`Engine::command`], [`Engine::tick`], and opening) and drained by [`Engine::next_action`] after
 //! each. Where to look: `write` who acknowledges when, `regions` dirty regions and who decides them,
-//! `intent` what that asks of the others, `read` which leg answers, `flush` durability, `drain` how
+//! `intent` what that asks of the others, `moves` when authority moves, `read` which leg answers, `flush` durability, `drain` how
 //! debts are paid, `freeze` who counts as frozen, `exposure` when writers wait, `late` single late
 //! requests, `window` how much a leg is given at once, `clean` how regions become clean and legs whole,
 //! `leg_set` out and in, `life` and `closing` open and close, `halt` when to stop instead, `scrub`
@@ -38,6 +38,7 @@ use path::exposure::Throttle;
 use path::flush::Flushing;
 use path::intent::Returns;
 use path::landing::Landings;
+use path::moves::Moving;
 use path::read::Hedging;
 use report::Counters;
 use state::clock::Clock;
@@ -93,6 +94,7 @@ pub struct Engine<B: Buffers> {
     prerequisites: Prerequisites,
     detaching: Detaching,
     scrubbing: Scrubbing,
+    moving: Moving,
     returns: Returns,
     settling: Settling,
     passing: Passing,
@@ -169,6 +171,7 @@ impl<B: Buffers> Engine<B> {
             prerequisites: Prerequisites::default(),
             detaching: Detaching::default(),
             scrubbing: Scrubbing::default(),
+            moving: Moving::default(),
             returns: Returns::default(),
             settling: Settling::default(),
             passing: Passing::default(),
@@ -280,7 +283,7 @@ impl<B: Buffers> Engine<B> {
         }
         let waits =
             self.throttle_deadline().min(self.timed_deadline()).min(self.landings.deadline());
-        deadline.min(waits)
+        deadline.min(waits).min(self.moving.deadline())
     }
 
     /// The next thing for the driver to do. Drain until `None` after each input.

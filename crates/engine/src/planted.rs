@@ -369,6 +369,8 @@ planted! {
     TouchedUnrecorded,
     /// The last copy of an acknowledged write is given up when it fails past the budget for copies.
     LastCopyGivenUp,
+    /// Moves that wait, more than an input tries, are not tried again when a leg answers or falls silent.
+    MovesSleepOn,
 }
 
 #[cfg(feature = "planted")]

@@ -131,6 +131,8 @@ pub struct Limits {
     pub heals_per_tick: usize,
     /// Regions waiting for another authority whose debts are looked for first. Default 8.
     pub moves_looked_at: usize,
+    /// Moves of authority tried with each input. Default 64.
+    pub moves_per_input: usize,
     /// Room for debts that a leg needs to take up a region it owes as a whole: newer writes may
     /// cut it into this many before it is drained. Default 64.
     pub region_pieces: usize,
@@ -165,6 +167,7 @@ impl Default for Limits {
             cleans_per_tick: 2048,
             heals_per_tick: 8192,
             moves_looked_at: 8,
+            moves_per_input: 64,
             region_pieces: 64,
             sweep_skips: 64,
             oldest_looked_at: 32,

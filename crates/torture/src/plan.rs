@@ -369,6 +369,8 @@ impl Plan {
             widen(&mut plan);
         }
         if seed >= ENDINGS_FROM {
+            // Few volumes here are large enough for the usual bound to count.
+            plan.settings.limits.moves_per_input = Rng::new(seed, 12).pick(&[1, 2, 4, 64]);
             add_endings(&mut plan);
             add_repairs(&mut plan);
             add_bad_block(&mut plan);

@@ -178,6 +178,7 @@ fn draw_limits(random: &mut Rng) -> Limits {
         cleans_per_tick: count(&[1, 2, 4], usual.cleans_per_tick),
         heals_per_tick: count(&[1, 2, 4], usual.heals_per_tick),
         moves_looked_at: count(&[1, 2], usual.moves_looked_at),
+        moves_per_input: usual.moves_per_input,
         region_pieces: count(&[1, 2, 8], usual.region_pieces).min(pieces_max),
         sweep_skips: count(&[1, 2, 4], usual.sweep_skips),
         oldest_looked_at: count(&[1, 2, 4], usual.oldest_looked_at),

@@ -133,6 +133,7 @@ impl<B: Buffers> Engine<B> {
             let counted = [leg.load.acknowledged(), leg.load.rebuild()];
             assert_eq!(counted, in_flight[leg.index.index()], "in flight for {:?}", leg.index);
         }
+        self.regions.check_moves(&self.legs);
         self.check_authorities();
     }
 

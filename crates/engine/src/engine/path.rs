@@ -10,6 +10,7 @@ pub(super) mod intent;
 pub(super) mod landing;
 pub(super) mod late;
 pub(super) mod leg_io;
+pub(super) mod moves;
 pub(super) mod owe;
 pub(super) mod read;
 pub(super) mod submit;

@@ -27,6 +27,7 @@ mod leaving;
 mod ledger;
 mod lost_caches;
 mod lost_sight;
+mod many_moves;
 mod memory;
 mod operators;
 mod put_back;

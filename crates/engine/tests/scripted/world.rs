@@ -162,6 +162,8 @@ pub struct World {
     pub thorough: bool,
     /// The number of thorough looks at the engine.
     pub looks: u64,
+    /// The steps that the engine has taken for moves of authority since it was opened, and the most of one input.
+    pub move_steps: (u64, u64),
     /// The token of a detach of a leg that answers, and the leg.
     pub detaching: Option<(u64, usize)>,
     pub trace: bool,
@@ -269,6 +271,7 @@ impl World {
             commands: BTreeMap::new(),
             cache_lost: None,
             thorough: true,
+            move_steps: (0, 0),
             looks: 0,
             detaching: None,
             trace: std::env::var_os("TRACE").is_some(),
@@ -295,6 +298,7 @@ impl World {
         let pool = Pool::exact(self.shape.memory_sectors);
         let entropy = self.random.next();
         self.closed = false;
+        self.move_steps.0 = 0;
         self.opened = legs.len();
         self.engine =
             Some(Engine::open(opening, self.settings, traits, ledger, pool, self.now, entropy));
@@ -327,6 +331,9 @@ impl World {
                 Action::Closed => self.closed = true,
             }
         }
+        let steps = self.engine().move_steps();
+        let (before, most) = self.move_steps;
+        self.move_steps = (steps, most.max(steps - before));
         if self.thorough {
             self.engine().check_thoroughly();
             self.check_recovery();

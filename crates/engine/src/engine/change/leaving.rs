@@ -67,8 +67,9 @@ impl<B: Buffers> Engine<B> {
     fn authorities_depend_on(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
         let mut depends = false;
-        for place in 0..self.regions.moves_wanted() {
-            let Some(record) = self.regions.suspect_to_move(place) else { continue };
+        let mut at = 0;
+        while let Some(record) = self.regions.next_suspect(at) {
+            at = record + 1;
             let region = self.regions.region_of(record);
             let authority = self.regions.entry(region).authority();
             if authority != index && !self.regions.is_complete(authority, region) {

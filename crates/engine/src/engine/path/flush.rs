@@ -70,6 +70,11 @@ impl Flushing {
         !self.waiting.is_empty()
     }
 
+    /// Returns the number of the last move of authority that a client's flush waits for; 0 if none does.
+    pub(in crate::engine) fn moves_awaited(&self) -> u64 {
+        self.waiting.iter().filter_map(|flush| flush.moves).max().unwrap_or(0)
+    }
+
     /// Notes that a client asks for something to be durable, by a flush or with FUA.
     pub(super) fn note_asked(&mut self, now: Instant) {
         self.asked = Some(now);
@@ -181,6 +186,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         self.legs[leg].stamps.begin_flush();
+        self.regions.note_flush_begun(LegIndex(leg as u8), self.legs[leg].stamps.done());
         let io = Io::new(leg as u8, Purpose::Flush, Extent::default(), Source::Leg);
         let slot = self.start_io(io, LegOperation::Flush);
         self.legs[leg].stamps.note_flush_io(slot);
@@ -214,6 +220,7 @@ impl<B: Buffers> Engine<B> {
             Ok(()) => {
                 state.stamps.note_flushed(stamp);
                 state.failing.note_success(Task::Flush);
+                self.regions.note_flushed(LegIndex(leg as u8), stamp);
                 self.note_flush_time(leg, self.clock.now().since(io.submitted));
                 self.go_on_returning(LegIndex(leg as u8));
                 if !self.lost.is_empty() {
@@ -224,6 +231,7 @@ impl<B: Buffers> Engine<B> {
             Err(_) => {
                 self.marks.add(Mark::FlushFailed);
                 state.stamps.note_flush_failed(self.clock.now() + crate::engine::TICK);
+                self.regions.note_flush_failed(LegIndex(leg as u8));
                 if self.lose_cache(leg) {
                     self.fail_flushes_needing(leg);
                 }

@@ -3,9 +3,9 @@
 //! authority returns to the best leg. The decisions themselves are made in `regions`.
 
 use crate::engine::Engine;
-use crate::engine::state::leg::{Health, Leg};
+use crate::engine::state::leg::Leg;
 use crate::engine::state::operations::Stage;
-use crate::engine::state::regions::{Candidates, FlushWanted, Regions};
+use crate::engine::state::regions::{Candidates, FlushWanted, Moved, Regions};
 use crate::identifiers::LegIndex;
 use crate::io::Buffers;
 use crate::marks::Marks;
@@ -119,61 +119,26 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Tries every move that is wanted; those that cannot go yet stay wanted.
-    pub(in crate::engine) fn retry_moves(&mut self) {
-        let made_before = self.regions.moves_made();
-        for _ in 0..self.regions.moves_wanted() {
-            let Some(record) = self.regions.next_move() else { continue };
-            let before = self.regions.moves_made();
-            let held = self.regions.rewrites_wait(record);
-            let failed = self.has_failed_on_authority(record);
-            let late = self.relief_of_late_authority(record);
-            let Decision { regions, among, marks } = self.decision();
-            let moved = regions.try_move(record, failed, late, &among, marks);
-            let region = self.regions.region_of(record);
-            for (leg, stamp) in moved.flushes.into_iter().flatten() {
-                self.legs[leg.index()].stamps.want_flush(stamp);
-            }
-            let holds = self.regions.rewrites_wait(record);
-            if holds {
-                self.lose_rewritten_in(region);
-            }
-            if moved.settled || held && !holds {
-                self.retry_waiting(record);
-            }
-            if self.regions.moves_made() != before {
-                self.reconsider_region(region);
-            }
-        }
-        if self.regions.moves_made() != made_before && self.flushing.is_awaited() {
-            // What flushes wait for now are the pages of these moves.
-            self.consider_flushes();
-        }
-    }
-
-    /// Returns true if an operation that waits in a region failed on the region's authority.
-    fn has_failed_on_authority(&self, record: u32) -> bool {
-        let authority = self.regions.entry(self.regions.region_of(record)).authority();
-        let mut waiters = self.regions.waiters(record);
-        waiters.any(|operation| self.operations[operation].failed & authority.bit() != 0)
+    pub(super) fn try_move(&mut self, record: u32, failed: bool, late: Option<u8>) -> Moved {
+        let Decision { regions, among, marks } = self.decision();
+        regions.try_move(record, failed, late, &among, marks)
     }
 
     /// Returns true if the moves of authority up to this number are durable, so that recovery would
     /// choose by them.
     pub(super) fn moves_are_durable(&mut self, until: u64) -> bool {
-        self.regions.moves_are_durable(until, &self.legs)
+        self.regions.moves_are_durable(until)
     }
 
     /// Has moves of authority recorded that nobody has asked for.
     pub(in crate::engine) fn record_old_moves(&mut self) {
-        self.regions.forget_durable_moves();
-        self.regions.record_old_moves(&self.legs, self.clock.now());
+        self.regions.ask_for_moves();
     }
 
     /// Sees to it that no region depends on a silent leg for data that only a flush of it
     /// would make durable. Returns true if any still does.
     pub(super) fn move_undurable(&mut self, leg: LegIndex) -> bool {
-        self.regions.move_undurable(leg, &self.legs, &mut self.marks)
+        self.regions.move_undurable(leg)
     }
 
     /// Returns authority from slow legs to the best one, if that has become complete and either clients
@@ -248,11 +213,5 @@ impl<B: Buffers> Engine<B> {
             self.reconsider_region(region);
         }
         flush
-    }
-
-    /// Regions under a leg that stopped answering have to move.
-    pub(in crate::engine) fn want_moves_from(&mut self, leg: LegIndex) {
-        let gone = matches!(self.legs[leg.index()].watch.health(), Health::Gone { .. });
-        self.regions.want_moves_from(leg, gone);
     }
 }

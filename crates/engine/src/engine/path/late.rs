@@ -207,6 +207,7 @@ impl<B: Buffers> Engine<B> {
         }
         if self.regions.metadata().is_page(object) {
             self.marks.add(Mark::PageLate);
+            self.regions.wake_moves();
             self.retry_all_waiting(Some(object));
             self.consider_flushes();
         }

@@ -108,6 +108,11 @@ impl LostList {
         self.bound();
     }
 
+    /// Counts the extents that operations have taken off it which may put them back.
+    pub(in crate::engine) fn rewriters(&self) -> usize {
+        self.rewritten.len()
+    }
+
     /// Returns a write that has taken something off in an extent, and is not acknowledged.
     pub(in crate::engine) fn rewriter_of(&self, extent: Extent) -> Option<Key> {
         self.rewritten.iter().find(|(_, taken)| taken.overlaps(extent)).map(|&(by, _)| by)

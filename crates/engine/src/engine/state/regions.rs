@@ -21,8 +21,10 @@ mod content;
 mod deciding;
 mod ledger;
 pub(in crate::engine) mod metadata;
+mod moves;
 mod order;
 mod uncompared;
+mod unflushed;
 mod unrecorded;
 mod waiting;
 
@@ -41,11 +43,12 @@ use crate::engine::state::leg::Leg;
 use active::InUse;
 use armed::Armed;
 use bitmap::Bitmap;
-use deciding::Moves;
-pub(in crate::engine) use deciding::{Candidates, FlushWanted};
+pub(in crate::engine) use deciding::{Candidates, FlushWanted, Moved};
 use ledger::RecordInForce;
 use metadata::{BlockWrite, Metadata};
+use moves::Moves;
 pub(in crate::engine) use order::{Wait, Walk};
+use unflushed::Unflushed;
 use unrecorded::Unrecorded;
 use waiting::Waiting;
 
@@ -69,6 +72,8 @@ pub(in crate::engine) struct Regions {
     active: InUse,
     armed: Armed,
     moves: Moves,
+    unflushed: Unflushed,
+    flushes: Flushes,
     waiting: Waiting,
     stale: [Bitmap; LEGS_MAX],
     /// Owed regions that a leg was whole in before an unclean stop: it may have them.
@@ -89,6 +94,14 @@ pub(in crate::engine) struct Regions {
     touched_max: u32,
     /// Touched regions that each leg decides.
     authorities: [u32; LEGS_MAX],
+}
+
+/// Flushes of clients.
+struct Flushes {
+    /// Those that have arrived; one for those before an unclean stop.
+    arrived: u64,
+    /// A client has asked for something to be durable.
+    used: bool,
 }
 
 impl Regions {
@@ -132,7 +145,9 @@ impl Regions {
                 layout.page_count(),
                 armed::dirty_max(settings, layout.region_bytes()),
             ),
-            moves: Moves::new(records, !opening.clean),
+            moves: Moves::new(records as u32, layout.page_count()),
+            unflushed: Unflushed::default(),
+            flushes: Flushes { arrived: u64::from(!opening.clean), used: !opening.clean },
             waiting: Waiting::new(operations_max, records),
             stale: core::array::from_fn(bitmap),
             comparable: core::array::from_fn(bitmap),
@@ -196,6 +211,7 @@ impl Regions {
         self.healed[leg.index()] = Bitmap::new(count);
         self.unrecorded[leg.index()] = Unrecorded::new(count);
         self.members |= leg.bit();
+        self.unflushed.forget(leg);
         self.forget_metadata(leg);
         self.take_bits(leg);
         self.note_epoch(leg, epoch);
@@ -301,6 +317,12 @@ impl Regions {
             (false, true) => self.armed.insert(region, was_used),
             _ => {}
         }
+        if let Some(record) = self.slot(region) {
+            self.wake_move(record);
+            if !entry.is_dirty() {
+                self.note_undecided(record);
+            }
+        }
         self.note_unrecorded(region, entry);
         self.enter_in_ledger(region);
     }
@@ -316,6 +338,9 @@ impl Regions {
         self.dirty += u32::from(entry.is_dirty());
         self.touched += touched;
         self.authorities[entry.authority().index()] += touched;
+        if let Some((leg, stamp)) = self.decided_at(region) {
+            self.unflushed.add(leg, stamp);
+        }
     }
 
     fn count_out(&mut self, region: u32) {
@@ -324,6 +349,16 @@ impl Regions {
         self.dirty -= u32::from(entry.is_dirty());
         self.touched -= touched;
         self.authorities[entry.authority().index()] -= touched;
+        if let Some((leg, stamp)) = self.decided_at(region) {
+            self.unflushed.take(leg, stamp);
+        }
+    }
+
+    /// Returns the authority of a touched region, and its stamp at its last write there.
+    fn decided_at(&self, region: u32) -> Option<(LegIndex, u64)> {
+        let leg = self.entry(region).authority();
+        let record = self.slot(region).filter(|_| self.is_touched(region))?;
+        Some((leg, self.active[record].last_done[leg.index()]))
     }
 
     /// Makes a dirty region clean: these legs, as a mask, hold everything there, durably. The
@@ -496,6 +531,7 @@ impl Regions {
     pub(in crate::engine) fn retire(&mut self, record: u32) {
         let active = &self.active[record];
         if active.is_idle() && !active.touched {
+            self.moves.forget(record);
             self.active.free(record);
         }
     }

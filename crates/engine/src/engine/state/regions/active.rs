@@ -50,8 +50,6 @@ pub(super) struct Active {
     /// Counts the flushes that had arrived when it was touched; [`u64::MAX`] if something here was to be
     /// durable since.
     pub(super) touched_in: u64,
-    /// It is among the regions whose authority has to move.
-    pub(super) move_wanted: bool,
     /// Move once even though the authority answers.
     pub(super) move_forced: bool,
     /// Operations of clients running here.
@@ -88,7 +86,6 @@ impl Active {
             is_recorded: false,
             undurable: None,
             touched_in: u64::MAX,
-            move_wanted: false,
             move_forced: false,
             operations: 0,
             rewrites_wait: false,

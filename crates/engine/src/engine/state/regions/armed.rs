@@ -245,7 +245,7 @@ impl Regions {
         self.note_settled(region);
         let page = self.metadata.page_of(region);
         self.armed.note_sequence(page, leg, self.active[record].authority_sequence);
-        self.active[record].cache_lost = false;
+        self.set_cache_lost(record, false);
         self.set_state(region, entry.with_whole(whole), false);
         if whole != entry.whole() {
             self.metadata.change(page);

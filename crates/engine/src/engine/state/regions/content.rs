@@ -32,6 +32,9 @@ impl Regions {
     /// A leg owes all of a region no more. Returns true if it did before.
     pub(in crate::engine) fn clear_stale(&mut self, leg: LegIndex, region: u32) -> bool {
         self.forget_wait(region);
+        if let Some(record) = self.slot(region) {
+            self.wake_move(record);
+        }
         self.stale[leg.index()].remove(region)
     }
 
@@ -84,11 +87,14 @@ impl Regions {
         }
         let lacks = &mut self.active[record].lacks[leg];
         *lacks = lacks.checked_add_signed(debts).expect("debts of a region are counted exactly");
+        if *lacks == 0 {
+            self.wake_move(record);
+        }
     }
 
     /// A leg has completed a write in the region.
     pub(in crate::engine) fn note_done(&mut self, record: u32, leg: usize, stamp: u64) {
-        self.active[record].last_done[leg] = stamp;
+        self.set_last_done(record, leg, stamp);
         self.active[record].only_repaired &= !LegIndex(leg as u8).bit();
     }
 
@@ -103,7 +109,33 @@ impl Regions {
         let active = &mut self.active[record];
         let had_flushed = active.last_done[leg] <= flushed;
         active.only_repaired |= if had_flushed { LegIndex(leg as u8).bit() } else { 0 };
-        active.last_done[leg] = stamp;
+        self.set_last_done(record, leg, stamp);
+    }
+
+    fn set_last_done(&mut self, record: u32, leg: usize, stamp: u64) {
+        let index = LegIndex(leg as u8);
+        let counts = self.decides(index, self.active[record].region);
+        let before = core::mem::replace(&mut self.active[record].last_done[leg], stamp);
+        if counts {
+            self.unflushed.take(index, before);
+            self.unflushed.add(index, stamp);
+        }
+    }
+
+    /// A leg begins a flush that makes everything up to a stamp durable.
+    pub(in crate::engine) fn note_flush_begun(&mut self, leg: LegIndex, stamp: u64) {
+        self.unflushed.note_begun(leg, stamp);
+    }
+
+    /// A leg has flushed everything up to a stamp.
+    pub(in crate::engine) fn note_flushed(&mut self, leg: LegIndex, stamp: u64) {
+        self.unflushed.note_flushed(leg, stamp);
+        self.wake_moves_for_flush();
+    }
+
+    /// A leg's flush failed: what depends on it is to be looked for again.
+    pub(in crate::engine) fn note_flush_failed(&mut self, leg: LegIndex) {
+        self.unflushed.note_news(leg);
     }
 
     /// Returns true if a leg has completed nothing in the region but repairs since it had flushed
@@ -160,8 +192,8 @@ impl Regions {
             if known { leg.stamps.done() } else { u64::MAX }
         };
         let stamps = core::array::from_fn(|leg| stamp(&legs[leg]));
-        let active = &mut self.active[record];
-        (active.cache_lost, active.done_at_loss) = (true, stamps);
+        self.active[record].done_at_loss = stamps;
+        self.set_cache_lost(record, true);
     }
 
     /// Returns true if the region's authority lost its cache, or may have, and has not everything

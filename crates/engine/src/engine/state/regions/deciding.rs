@@ -10,9 +10,6 @@
 //! stops answering, the first write that needs a move takes with it every region of its page
 //! that can move.
 
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-
 use super::Regions;
 use crate::engine::state::leg::Leg;
 use crate::engine::state::lost_list::LostList;
@@ -75,55 +72,24 @@ pub(in crate::engine) struct Moved {
     pub(in crate::engine) flushes: [Option<FlushWanted>; 2],
 }
 
-/// The moves of authority in progress.
-pub(super) struct Moves {
-    /// Records whose authority has to move.
-    wanted: VecDeque<u32>,
-    /// Records whose authority moved and not durably so yet.
-    pub(super) undurable: Vec<u32>,
-    /// Flushes of clients that have arrived; one for those before an unclean stop.
-    flushes: u64,
-    /// A client has asked for something to be durable.
-    flushes_used: bool,
-    /// Moves made since open.
-    pub(super) made: u64,
-}
-
-impl Moves {
-    pub(super) fn new(records_max: usize, flushes_used: bool) -> Moves {
-        Moves {
-            wanted: VecDeque::with_capacity(records_max),
-            undurable: Vec::with_capacity(records_max),
-            flushes: u64::from(flushes_used),
-            flushes_used,
-            made: 0,
-        }
-    }
-}
-
 impl Regions {
     /// Notes that a client flushes: from now on what was written before has to stay where authority
     /// moves.
     pub(in crate::engine) fn note_flush(&mut self) {
-        self.moves.flushes += 1;
-        self.moves.flushes_used = true;
+        self.flushes.arrived += 1;
+        self.flushes.used = true;
     }
 
     /// Notes that a write is to be durable when it is answered: from now on what was written in its
     /// region has to stay where authority moves.
     pub(in crate::engine) fn note_fua(&mut self, record: u32) {
         self.active[record].touched_in = u64::MAX;
-        self.moves.flushes_used = true;
+        self.flushes.used = true;
     }
 
     /// Returns true if a client has ever flushed, or the volume was not closed before.
     pub(in crate::engine) fn flushes_used(&self) -> bool {
-        self.moves.flushes_used
-    }
-
-    /// Counts the moves of authority since open.
-    pub(in crate::engine) fn moves_made(&self) -> u64 {
-        self.moves.made
+        self.flushes.used
     }
 
     /// Touches a region that is not, under the best authority, and asks for the page that says so.
@@ -158,7 +124,7 @@ impl Regions {
         active.authority_sequence = sequence;
         active.dirty_sequence = sequence;
         active.is_recorded = false;
-        active.touched_in = self.moves.flushes;
+        active.touched_in = self.flushes.arrived;
     }
 
     /// Gives the armed regions of a page that have the authority of this one another, too.
@@ -182,7 +148,7 @@ impl Regions {
         let page = self.metadata.page_of(region);
         self.metadata.request(page, leg);
         if !legs[leg.index()].answers() || self.metadata.is_late(page, leg) {
-            self.want_move(record);
+            self.want_move_if_new(record);
         }
         false
     }
@@ -263,95 +229,6 @@ impl Regions {
             .map(|leg| leg.index)
     }
 
-    /// Asks for the region's authority to move off a leg that does not answer or failed.
-    pub(in crate::engine) fn want_move(&mut self, record: u32) {
-        if !self.active[record].move_wanted {
-            self.active[record].move_wanted = true;
-            self.moves.wanted.push_back(record);
-        }
-    }
-
-    /// Asks for the region's authority to move once, even off a leg that answers.
-    pub(in crate::engine) fn force_move(&mut self, record: u32) {
-        self.active[record].move_forced = true;
-        self.want_move(record);
-    }
-
-    /// Asks for moves off a leg that stopped answering: of regions with somebody waiting when it is
-    /// frozen, of all when its session is gone, and its cache maybe with it.
-    pub(in crate::engine) fn want_moves_from(&mut self, leg: LegIndex, gone: bool) {
-        let mut at = self.oldest();
-        while let Some(record) = at {
-            at = self.newer(record);
-            let active = &self.active[record];
-            let concerned = gone || active.operations > 0;
-            if concerned && self.decides(leg, active.region) {
-                self.want_move(record);
-            }
-        }
-    }
-
-    /// Asks for moves off a silent leg where data depends on it that only a flush of it would make
-    /// durable. Returns true if any does. (Writes newer than the flush in
-    /// hand can make it wait longer than need be, never less.)
-    pub(in crate::engine) fn move_undurable(
-        &mut self,
-        leg: LegIndex,
-        legs: &[Leg],
-        marks: &mut Marks,
-    ) -> bool {
-        let state = &legs[leg.index()];
-        let mut depends = false;
-        let mut at = self.oldest();
-        while let Some(record) = at {
-            at = self.newer(record);
-            let active = &self.active[record];
-            let (done, lost) = (active.last_done[leg.index()], active.cache_lost);
-            if self.decides(leg, active.region) && done > state.stamps.flushed() {
-                depends = true;
-                marks.add(Mark::FlushOffSilentLeg);
-                if state.stamps.has_failed() && !lost {
-                    self.note_cache_lost(record, legs);
-                }
-                self.want_move(record);
-            }
-        }
-        depends
-    }
-
-    /// Counts the moves that are wanted, some of which may need nothing any more.
-    pub(in crate::engine) fn moves_wanted(&self) -> usize {
-        self.moves.wanted.len()
-    }
-
-    /// Takes the first move that is wanted. `None` for one that needs nothing any more.
-    pub(in crate::engine) fn next_move(&mut self) -> Option<u32> {
-        let record = self.moves.wanted.pop_front()?;
-        (self.active.is_used(record) && self.active[record].move_wanted).then_some(record)
-    }
-
-    /// Returns the regions in use whose authority has to move, in the order it was asked for, out
-    /// of the first `looked_at`.
-    pub(in crate::engine) fn regions_to_move(&self, looked_at: usize) -> impl Iterator<Item = u32> {
-        let wanted = self.moves.wanted.iter().take(looked_at);
-        wanted
-            .filter(|&&record| self.active.is_used(record))
-            .map(|&record| self.active[record].region)
-    }
-
-    /// Returns the record of a move that is wanted, if it is in use and its authority may have lost
-    /// something. They are counted by [`Regions::moves_wanted`].
-    pub(in crate::engine) fn suspect_to_move(&self, place: usize) -> Option<u32> {
-        let record = *self.moves.wanted.get(place)?;
-        (self.active.is_used(record) && self.active[record].cache_lost).then_some(record)
-    }
-
-    /// Returns true if no authority may have lost what was acknowledged, but those that have been
-    /// replaced, or have everything again and durably.
-    pub(in crate::engine) fn no_authority_is_suspect(&self) -> bool {
-        (0..self.moves_wanted()).all(|place| self.suspect_to_move(place).is_none())
-    }
-
     /// Makes a move that was taken with [`Regions::next_move`], or puts it back and says what
     /// stands in the way. Takes whether an operation that waits in the region `failed` on its
     /// authority, and the legs that have one for which the authority is `late`.
@@ -396,9 +273,10 @@ impl Regions {
             }
         }
         self.active[record].rewrites_wait = by_list_alone;
-        self.active[record].move_wanted = !moved.settled;
-        if !moved.settled {
-            self.moves.wanted.push_back(record);
+        if moved.settled {
+            self.end_move(record);
+        } else {
+            self.put_off_move(record, moved.flushes.iter().any(Option::is_some));
         }
         moved
     }
@@ -441,7 +319,7 @@ impl Regions {
             return again.then_some((leg, stamp));
         }
         marks.add(Mark::CacheRestored);
-        self.active[record].cache_lost = false;
+        self.set_cache_lost(record, false);
         None
     }
 
@@ -461,7 +339,7 @@ impl Regions {
         let durable = active.acknowledged_done[leg.index()] <= flushed;
         // Before the first flush only what was durable when the region was last untouched counts.
         let never_flushed =
-            active.touched_in == self.moves.flushes && self.entry(active.region).is_whole(leg);
+            active.touched_in == self.flushes.arrived && self.entry(active.region).is_whole(leg);
         never_flushed || durable || planted::is(Planted::MoveWithoutFlush)
     }
 
@@ -525,45 +403,8 @@ impl Regions {
         active.authority_sequence = if trusted { durable } else { sequence };
         // Whatever forced a move wanted it off the leg it has just left.
         active.move_forced = false;
-        active.cache_lost = false;
+        self.set_cache_lost(record, false);
         self.note_moved(record, among.now);
-    }
-
-    /// Returns true if the moves of authority up to this number are durable, so that recovery would
-    /// choose by them or by later ones. Asks for what is not. Later moves need not be: they went to
-    /// legs on which everything was durable that a flush had been asked for.
-    pub(in crate::engine) fn moves_are_durable(&mut self, until: u64, legs: &[Leg]) -> bool {
-        self.forget_durable_moves();
-        let mut durable = true;
-        for at in 0..self.moves.undurable.len() {
-            let record = self.moves.undurable[at];
-            if self.active[record].undurable.is_some_and(|moves| moves.first <= until) {
-                // Asks for the page again, or for the next move, if its leg fell silent.
-                self.authority_is_durable(record, legs);
-                durable = false;
-            }
-        }
-        durable
-    }
-
-    /// Forgets about moves that are durable.
-    pub(in crate::engine) fn forget_durable_moves(&mut self) {
-        let mut at = 0;
-        while at < self.moves.undurable.len() {
-            let record = self.moves.undurable[at];
-            if self.is_moved_durably(record) {
-                self.active[record].undurable = None;
-                self.moves.undurable.swap_remove(at);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    fn is_moved_durably(&self, record: u32) -> bool {
-        // It was durable when the region was cleaned, and nobody decides now.
-        let is_clean = !self.entry(self.active[record].region).is_dirty();
-        is_clean || self.is_authority_recorded(record)
     }
 
     /// Returns a region's authority from a slow or silent leg to the best one, if it can go.

@@ -6,20 +6,15 @@
 //! seconds.
 
 use super::Regions;
-use super::active::{Active, Undurable};
+use super::active::Active;
 use super::deciding::Candidates;
 use super::metadata::{BlockWrite, ObjectId};
-use crate::engine::state::leg::Leg;
 use crate::format::stamp::Progress;
-use crate::format::{Id, Ledger, LedgerMark, page};
+use crate::format::{Id, Ledger, LedgerMark};
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::recovery::Opening;
-use hemi_units::{Instant, SECOND};
-
-/// Moves of authority are in pages that are durable after this, if nobody asks before.
-const RECORDED_AFTER: u64 = 5 * SECOND;
 
 /// The record that the next start of the volume goes by, in this boot of the machine. In any other boot it goes
 /// by the pages.
@@ -149,7 +144,7 @@ impl Regions {
         marks: &mut Marks,
     ) -> Option<BlockWrite> {
         let write = self.metadata.next_write(leg, withheld, marks)?;
-        Some(BlockWrite { moves: self.moves.made, ..write })
+        Some(BlockWrite { moves: self.moves.made(), ..write })
     }
 
     /// A metadata write ended.
@@ -217,70 +212,5 @@ impl Regions {
         let Active { region, dirty_sequence, .. } = self.active[record];
         let page = self.metadata.page_of(region);
         among.voters().any(|leg| self.metadata.durable(page, leg.index) >= dirty_sequence)
-    }
-
-    /// Notes that the authority of a region has moved: its page does not say so yet.
-    pub(super) fn note_moved(&mut self, record: u32, now: Instant) {
-        self.moves.made += 1;
-        let number = self.moves.made;
-        let undurable = &mut self.active[record].undurable;
-        match undurable {
-            Some(undurable) => (undurable.last, undurable.moved) = (number, now),
-            None => {
-                let since = now;
-                *undurable = Some(Undurable { first: number, last: number, since, moved: now });
-                self.moves.undurable.push(record);
-            }
-        }
-    }
-
-    /// A page is durable on a leg. Where it names that leg, recovery would choose it or one that took
-    /// over later: moves up to the page's are durable.
-    pub(in crate::engine) fn note_moves_recorded(
-        &mut self,
-        leg: LegIndex,
-        write: &BlockWrite,
-        marks: &mut Marks,
-    ) {
-        if self.moves.undurable.is_empty() {
-            return;
-        }
-        let regions = self.metadata.layout().page_regions(write.object);
-        let mut at = 0;
-        while at < self.moves.undurable.len() {
-            let record = self.moves.undurable[at];
-            let active = &self.active[record];
-            at += 1;
-            if !regions.contains(&active.region) {
-                continue;
-            }
-            let place = (active.region - regions.start) as usize;
-            let entry = page::entry(self.metadata.image(write.image), place);
-            let names = entry.is_dirty() && entry.authority() == leg;
-            let Some(undurable) = active.undurable.filter(|_| names) else { continue };
-            if undurable.last > write.moves {
-                if undurable.first <= write.moves {
-                    marks.add(Mark::EarlierMoveDurable);
-                    let first = write.moves + 1;
-                    self.active[record].undurable = Some(Undurable { first, ..undurable });
-                }
-                continue;
-            }
-            self.active[record].undurable = None;
-            at -= 1;
-            self.moves.undurable.swap_remove(at);
-        }
-    }
-
-    /// Asks for the pages of moves that have waited for long enough.
-    pub(in crate::engine) fn record_old_moves(&mut self, legs: &[Leg], now: Instant) {
-        let wait = if self.ledger.is_some() { RECORDED_AFTER } else { 0 };
-        for at in 0..self.moves.undurable.len() {
-            let record = self.moves.undurable[at];
-            let since = self.active[record].undurable.map(|undurable| undurable.since);
-            if since.is_some_and(|since| now.since(since) >= wait) {
-                self.authority_is_durable(record, legs);
-            }
-        }
     }
 }
