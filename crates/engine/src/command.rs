@@ -72,6 +72,9 @@ pub enum CommandError {
     /// the volume with nothing.
     #[error("the volume has no other leg in use")]
     OnlyLeg,
+    /// No other leg can record that this one is out: writes of their metadata keep failing.
+    #[error("no other leg can record it: their metadata cannot be written")]
+    Unrecorded,
     /// The leg is still in: detach it first.
     #[error("the leg is in use; detach it first")]
     LegInUse,

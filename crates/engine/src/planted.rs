@@ -371,6 +371,10 @@ planted! {
     LastCopyGivenUp,
     /// Moves that wait, more than an input tries, are not tried again when a leg answers or falls silent.
     MovesSleepOn,
+    /// A detach waits for a leg that answers and keeps failing to record it.
+    DetachAwaitsFailing,
+    /// A leg that has come back is marked out once one has recorded it that keeps failing to.
+    OutAwaitsFailing,
 }
 
 #[cfg(feature = "planted")]

@@ -222,6 +222,10 @@ fn refusal(error: ReactorError) -> Refusal {
             "Add another with hemi leg add and wait until it is filled, or attach one that was \
              detached; to take this leg elsewhere, stop hemi serve instead.",
         ),
+        ReactorError::Command(CommandError::Unrecorded) => (
+            RefusalKind::Unsafe,
+            "hemi status names the leg that fails; replace that one first: hemi leg replace.",
+        ),
         ReactorError::Command(CommandError::SlotInUse) => {
             (RefusalKind::Conflict, "Detach the leg in it first: hemi leg detach.")
         }

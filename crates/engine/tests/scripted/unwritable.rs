@@ -2,6 +2,7 @@
 
 use crate::world::script::What;
 use crate::world::{Shape, World, calm};
+use hemi_engine::command::{Command, CommandError};
 use hemi_engine::format::Layout;
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{Notice, Operation, OutReason};
@@ -71,4 +72,45 @@ fn a_leg_that_cannot_write_one_page_is_marked_out() {
         let out = Notice::Out { leg: LegIndex(bad as u8), reason: OutReason::WriteErrors };
         assert!(world.notices.contains(&out), "ledger: {has_ledger}");
     }
+}
+
+/// The page says which leg decides, and has to be durable before the one that decided is let go.
+#[test]
+fn a_detach_is_given_up_if_the_leg_that_stays_cannot_write_a_page() {
+    const DETACH: u64 = 9;
+    for has_ledger in [false, true] {
+        let (mut world, bad, healthy) = world(has_ledger);
+        let (now, leg) = (world.now, LegIndex(healthy as u8));
+        world.engine().command(now, DETACH, Command::Detach { leg });
+        world.take_actions();
+        world.wait(10 * MILLISECOND);
+        let write = world.submit(Operation::Write, Extent::new(0, 8), false);
+        world.wait(6 * SECOND);
+        let result = world.commands.get(&DETACH);
+        assert_eq!(result, Some(&Err(CommandError::Unrecorded)), "ledger: {has_ledger}");
+        assert!(world.is_answered(write), "ledger: {has_ledger}");
+        world.wait(10 * SECOND);
+        let out = Notice::Out { leg: LegIndex(bad as u8), reason: OutReason::WriteErrors };
+        assert!(world.notices.contains(&out), "ledger: {has_ledger}");
+        world.write(0, 8);
+        world.flush();
+        world.read_everything();
+    }
+}
+
+/// It was to go out while it was silent. What goes before that cannot be recorded on the other.
+#[test]
+fn a_leg_that_comes_back_stays_if_the_other_cannot_write_a_page() {
+    let (mut world, bad, healthy) = world(true);
+    world.hold(healthy, What::Anything);
+    world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(15 * SECOND);
+    assert!(world.engine().is_leaving(LegIndex(healthy as u8)));
+    world.release(healthy);
+    world.wait(15 * SECOND);
+    let out = Notice::Out { leg: LegIndex(bad as u8), reason: OutReason::WriteErrors };
+    assert!(world.notices.contains(&out));
+    world.write(0, 8);
+    world.flush();
+    world.read_everything();
 }

@@ -117,12 +117,8 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn pump_detach(&mut self) {
         let Some(mut detach) = self.detaching.0.filter(|detach| !detach.changing) else { return };
         let leg = detach.leg.index();
-        if self.others_are_silent(leg) {
-            // Writers may go on; what the leg alone has stays on it.
-            self.detaching.end();
-            let result = Err(CommandError::LastCompleteLeg);
-            self.outbox.command_done(detach.token, result);
-            self.pump_backlog();
+        if self.others_are_useless(leg) {
+            self.give_up_detach();
             return;
         }
         if self.is_briefly_silent(leg) || self.has_just_failed_a_flush(leg) {
@@ -196,13 +192,26 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns true if every other leg that is in has been silent for longer than a detach waits.
-    pub(super) fn others_are_silent(&self, leg: usize) -> bool {
+    /// Gives up a detach that no other leg can take part in. Writers may go on; what the leg alone has
+    /// stays on it.
+    pub(super) fn give_up_detach(&mut self) {
+        let Some(detach) = self.detaching.0.take() else { return };
+        let answers = self.legs_that_stay(detach.leg).any(Leg::answers);
+        let error = if answers { CommandError::Unrecorded } else { CommandError::LastCompleteLeg };
+        self.outbox.command_done(detach.token, Err(error));
+        self.pump_backlog();
+    }
+
+    /// Returns true if every other leg that is in has been silent for longer than a detach waits, or
+    /// keeps failing what it has to record.
+    pub(super) fn others_are_useless(&self, leg: usize) -> bool {
         self.legs.that_are_in().filter(|other| other.index.index() != leg).all(|other| match other
             .watch
             .health()
         {
-            Health::Answering => false,
+            Health::Answering => {
+                self.keeps_failing(other) && !planted::is(Planted::DetachAwaitsFailing)
+            }
             Health::Absent => true,
             Health::Frozen { since } | Health::Gone { since, .. } => {
                 self.clock.now().since(since) >= DETACH_PATIENCE

@@ -6,7 +6,6 @@
 
 use alloc::vec::Vec;
 
-use crate::command::CommandError;
 use crate::engine::Engine;
 use crate::engine::state::failing::is_long;
 use crate::engine::state::leg::{Health, Leg};
@@ -186,27 +185,32 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// A leg that is to be marked out has come back, and those that were to go on without it
-    /// are silent: no superblock says yet that it is out, so it stays. (Once one may say so, it
-    /// decides nothing: the volume could be opened without it.)
+    /// A leg that is to be marked out has come back, and those that were to go on without it are
+    /// silent, or cannot record what goes before: no superblock says yet that it is out, so it stays.
+    /// (Once one may say so, it decides nothing: the volume could be opened without it.)
     fn consider_taking_back(&mut self, change: Change) {
-        let leg = change.leg;
-        let others = self.legs_that_stay(leg).any(Leg::answers);
-        if !change.kind.is_out() || others || !self.legs[leg.index()].answers() {
-            return;
-        }
-        if let Some(token) = change.token {
-            if !self.others_are_silent(leg.index()) {
-                return;
+        let leg = &self.legs[change.leg.index()];
+        let is_worse = |other: &Leg| {
+            self.keeps_failing(other)
+                && !self.keeps_failing(leg)
+                && !planted::is(Planted::OutAwaitsFailing)
+        };
+        let is_alone = match change.token {
+            Some(_) => self.others_are_useless(change.leg.index()),
+            None => {
+                !self.legs_that_stay(leg.index).any(|other| other.answers() && !is_worse(other))
             }
-            let result = Err(CommandError::LastCompleteLeg);
-            self.outbox.command_done(token, result);
-            self.detaching.end();
+        };
+        if !change.kind.is_out() || !is_alone || !leg.answers() {
+            return;
         }
         self.marks.add(Mark::OutTakenBack);
         self.changes.take_back();
         self.prerequisites.forget();
         self.revisits.look_at_all();
+        if change.token.is_some() {
+            self.give_up_detach();
+        }
         self.pump_backlog();
     }
 
@@ -226,20 +230,21 @@ impl<B: Buffers> Engine<B> {
             {
                 Some(OutReason::Unresponsive)
             }
-            Health::Answering
-                if state.failing.every_write_fails(self.settings.out_after, self.clock.now())
-                    || self.fails_for_good(leg) =>
-            {
-                Some(OutReason::WriteErrors)
-            }
+            Health::Answering if self.keeps_failing(state) => Some(OutReason::WriteErrors),
             _ => None,
         }
     }
 
+    /// Returns true if a leg that answers has failed writes of one kind for so long that it is not counted
+    /// on.
+    pub(super) fn keeps_failing(&self, state: &Leg) -> bool {
+        state.failing.every_write_fails(self.settings.out_after, self.clock.now())
+            || self.fails_for_good(state)
+    }
+
     /// Returns true if writes or flushes have kept failing on a leg, even if others succeed, and
     /// it lacks something for as long.
-    fn fails_for_good(&self, leg: usize) -> bool {
-        let state = &self.legs[leg];
+    fn fails_for_good(&self, state: &Leg) -> bool {
         state.failing.errors_last(self.clock.now())
             && (state.debts.oldest_since().is_some_and(|since| is_long(since, self.clock.now()))
                 || state.draining.rebuilding() > 0
