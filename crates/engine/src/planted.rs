@@ -375,6 +375,16 @@ planted! {
     DetachAwaitsFailing,
     /// A leg that has come back is marked out once one has recorded it that keeps failing to.
     OutAwaitsFailing,
+    /// What has to be durable before a leg is out may be so on that leg alone.
+    LeaverVouches,
+    /// A leg is out before what it takes along is listed as lost on one that stays.
+    OutBeforeList,
+    /// A write that rewrites what was lost is acknowledged before the list says so.
+    AckBeforeList,
+    /// The lost list that names something again counts as known to legs with an older one.
+    LostAgainUnnamed,
+    /// What a leg that is silent may still have is given up with one that is gone for good.
+    SilentLegGivenUp,
 }
 
 #[cfg(feature = "planted")]

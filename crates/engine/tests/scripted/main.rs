@@ -26,6 +26,7 @@ mod last_copies;
 mod leaving;
 mod ledger;
 mod lost_caches;
+mod lost_lists;
 mod lost_sight;
 mod many_moves;
 mod memory;

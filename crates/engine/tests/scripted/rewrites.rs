@@ -3,7 +3,7 @@
 
 use crate::world::landing::Landing;
 use crate::world::script::What;
-use crate::world::{World, calm, steady_legs};
+use crate::world::{LONG, World, calm, steady_legs};
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
 use hemi_engine::status::LegState;
@@ -121,4 +121,45 @@ fn a_write_over_what_is_lost_ends_though_its_authority_is_late_with_every_list()
     world.release(authority);
     world.wait(SECOND);
     world.read_everything();
+}
+
+/// The list that no longer names the extent is on the other leg when the write is lost with the authority's
+/// cache, and then fails on both. The other leg is not counted on before its list names the extent again.
+#[test]
+fn a_leg_is_not_whole_before_its_list_names_again_what_is_lost_again() {
+    let mut world = with_something_lost();
+    world.settings.clean_after = 100 * MILLISECOND;
+    world.settings.wait_floor = 10 * SECOND;
+    world.settings.wait_ceiling = 10 * SECOND;
+    world.close();
+    world.open(&[A, B]).expect("both are there");
+    world.wait(LONG);
+    let (authority, other, write) = rewrite(&mut world);
+    let list = world.only(other, What::Metadata);
+    world.land(list);
+    let flush = world.only(authority, What::Flushes);
+    world.fail(flush);
+    assert_eq!(world.engine().lost_extents(), [LOST]);
+    world.hold(authority, What::Writes);
+    while !world.is_answered(write) {
+        world.wait(MILLISECOND);
+        for leg in [A, B] {
+            for id in world.ids(leg, What::Writes) {
+                world.fail(id);
+            }
+        }
+    }
+    assert!(world.has_failed(write));
+    world.release(authority);
+    world.release_kind(other, What::Writes);
+    world.wait(3 * SECOND);
+    let entry = world.recorded(0);
+    assert!(entry.is_dirty() && entry.authority().index() == authority, "{entry:?}");
+    world.release(other);
+    world.wait(3 * SECOND);
+    assert!(!world.recorded(0).is_dirty(), "both lists name it");
+    world.crash(None, |_| Landing::Not);
+    world.open(&[A, B]).expect("both are there");
+    let read = world.read(LOST.start, LOST.sectors());
+    assert!(world.has_failed(read), "the data is lost");
 }

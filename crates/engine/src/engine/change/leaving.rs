@@ -192,6 +192,7 @@ impl<B: Buffers> Engine<B> {
             && self.legs[authority.index()].is_in()
             && !self.legs[authority.index()].answers()
             && !self.legs[authority.index()].watch.is_removed();
+        let hope = hope && !planted::is(Planted::SilentLegGivenUp);
         if complete || hope || is_awaited {
             return;
         }
@@ -302,7 +303,8 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn list_what_goes_before(&mut self) {
         let metadata = self.regions.metadata();
         self.prerequisites.objects.clear();
-        for object in (0..metadata.superblock()).chain([metadata.lost_list()]) {
+        let list = (!planted::is(Planted::OutBeforeList)).then_some(metadata.lost_list());
+        for object in (0..metadata.superblock()).chain(list) {
             self.prerequisites.objects.push((object, metadata.newest(object)));
         }
     }
@@ -313,7 +315,9 @@ impl<B: Buffers> Engine<B> {
         wanted.retain(|&(object, sequence)| {
             let metadata = self.regions.metadata();
             let has_it = |leg: &Leg| metadata.durable(object, leg.index) >= sequence;
-            if self.legs_that_stay(leaving).any(has_it) {
+            let vouches =
+                planted::is(Planted::LeaverVouches) && has_it(&self.legs[leaving.index()]);
+            if vouches || self.legs_that_stay(leaving).any(has_it) {
                 return false;
             }
             for leg in 0..self.legs.len() {

@@ -173,7 +173,7 @@ impl<B: Buffers> Engine<B> {
         }
         self.rewrite_lost(operation);
         let authority = self.regions.entry(state.region).authority();
-        if self.regions.metadata().knows_lost(authority) {
+        if self.regions.metadata().knows_lost(authority) || planted::is(Planted::AckBeforeList) {
             return true;
         }
         self.request_lost_list(authority);

@@ -61,6 +61,9 @@ impl<B: Buffers> Engine<B> {
         }
         if self.lost.take_back(operation) {
             self.marks.add(Mark::LostAgain);
+            if planted::is(Planted::LostAgainUnnamed) {
+                return self.change_lost_list();
+            }
             self.name_lost();
         }
     }

@@ -1,0 +1,134 @@
+//! The list of what is lost, and the metadata that has to be durable before a leg is out or decides
+//! anything.
+
+use crate::world::landing::Landing;
+use crate::world::script::What;
+use crate::world::{LONG, REGION_BYTES, World, calm, steady_legs};
+use hemi_engine::command::Command;
+use hemi_engine::identifiers::{IoId, LegIndex};
+use hemi_engine::io::{LegEvent, Operation};
+use hemi_engine::settings::Settings;
+use hemi_engine::status::LegState;
+use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
+
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+/// The number of sectors of a region.
+const REGION: u64 = REGION_BYTES / 512;
+/// The slots of the lost list on a leg, in sectors.
+const LISTS: Extent = Extent { start: 256, end: 272 };
+
+/// Returns settings in which a leg with writes in flight does not soon count as frozen.
+fn patient() -> Settings {
+    Settings { wait_floor: 10 * SECOND, wait_ceiling: 10 * SECOND, ..calm() }
+}
+
+/// Returns the metadata writes in flight to a leg that are not of the lost list.
+fn beside_the_list(world: &World, leg: usize) -> Vec<IoId> {
+    let writes = world.in_flight(leg, What::Metadata);
+    writes.iter().filter(|p| !p.io.extent.overlaps(LISTS)).map(|p| p.io.id).collect()
+}
+
+/// Ends metadata writes to a leg but those of the list for a while. Returns true if it is told of a
+/// superblock meanwhile.
+fn is_told_before_the_list(world: &mut World, leg: usize) -> bool {
+    for _ in 0..300 {
+        world.wait(MILLISECOND);
+        if world.is_told(leg) {
+            return true;
+        }
+        for id in beside_the_list(world, leg) {
+            world.land(id);
+        }
+    }
+    false
+}
+
+/// B decides, has lost its cache, and A is gone for good with what B lost. No region moves. Were A out
+/// before B's list says so, a start after a kill would serve what B had before.
+#[test]
+fn a_leg_is_not_out_before_the_list_of_what_it_takes_along_is_durable() {
+    // Debts keep no copy.
+    let mut world = steady_legs(2, Settings { copies_reserve: u64::MAX, ..patient() });
+    world.steady(A, 200 * MICROSECOND);
+    world.steady(B, 50 * MICROSECOND);
+    for _ in 0..100 {
+        world.write(REGION, 8);
+    }
+    world.wait(SECOND);
+    world.write(REGION, 8);
+    world.flush();
+    assert_eq!(world.recorded(1).authority().index(), B);
+    world.write(REGION, 8);
+    world.wait(MILLISECOND);
+    // A lacks this, so it does not take over.
+    world.hold(A, What::Anything);
+    world.write(REGION + 16, 8);
+    world.lose_leg(B, Cache::Dropped);
+    world.event(B, LegEvent::Back);
+    world.hold(B, What::Metadata);
+    assert_eq!(world.status().legs[A].authority_regions, 0, "nothing moves off it");
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| Some(Landing::Not));
+    assert!(!is_told_before_the_list(&mut world, B), "the list comes first");
+    world.release(B);
+    world.wait(SECOND);
+    world.crash(None, |_| Landing::Whole);
+    world.open(&[B]).expect("A is out");
+    let read = world.read(REGION, 8);
+    assert!(world.has_failed(read), "it is known to be lost");
+}
+
+/// The newest page is durable only on the leg that is detached. It is told to the other before that
+/// decides alone.
+#[test]
+fn a_page_that_only_the_leg_that_leaves_has_does_not_go_before_its_leave() {
+    let mut world = steady_legs(2, Settings { clean_after: 100 * MILLISECOND, ..patient() });
+    world.write(0, 8);
+    world.flush();
+    world.hold(A, What::Metadata);
+    world.wait(3 * SECOND);
+    assert!(!world.recorded(0).is_dirty(), "only B has that page");
+    let (now, leg) = (world.now, LegIndex(B as u8));
+    world.engine().command(now, 9, Command::Detach { leg });
+    world.take_actions();
+    for _ in 0..100 {
+        world.wait(MILLISECOND);
+        assert!(!world.is_told(A), "the page comes first");
+    }
+    world.release(A);
+    world.wait(SECOND);
+    assert_eq!(world.commands.get(&9), Some(&Ok(())));
+    world.submit(Operation::Flush, Extent::default(), false);
+    world.read_everything();
+}
+
+/// B lacks what A takes along, and C, which is silent, has it.
+#[test]
+fn what_a_silent_leg_may_have_is_not_lost_with_another() {
+    // Debts keep no copy.
+    let mut world = steady_legs(3, Settings { copies_reserve: u64::MAX, ..calm() });
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    world.hold(A, What::Reads);
+    world.hold(C, What::Anything);
+    let missed = world.only(B, What::Writes);
+    world.fail(missed);
+    world.submit(Operation::Write, Extent::new(REGION, 8), false);
+    world.release(B);
+    world.wait(LONG);
+    assert_eq!(world.status().legs[C].state, LegState::Frozen);
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| Some(Landing::Not));
+    world.wait(SECOND);
+    assert_eq!(world.engine().lost_extents(), []);
+    world.release(C);
+    world.wait(SECOND);
+    let read = world.read(0, 8);
+    assert!(!world.has_failed(read), "C has it");
+}
