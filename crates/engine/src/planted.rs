@@ -383,8 +383,18 @@ planted! {
     AckBeforeList,
     /// The lost list that names something again counts as known to legs with an older one.
     LostAgainUnnamed,
+    /// What lies beneath writes in flight to a leg that loses its cache is forgotten.
+    BeneathForgotten,
+    /// A leg comes in though it lacks more than exposure allows.
+    InWithoutRoom,
     /// What a leg that is silent may still have is given up with one that is gone for good.
     SilentLegGivenUp,
+    /// A write with FUA does not count as a flush when authority moves.
+    FuaNoFlush,
+    /// The page of a leg that is out lets the first write of a region go.
+    OutLegLetsGo,
+    /// A damaged page that tells that it was newer than what a clean close left is passed over.
+    NewerDamageIgnored,
 }
 
 #[cfg(feature = "planted")]

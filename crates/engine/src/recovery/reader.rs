@@ -114,7 +114,8 @@ impl Reader<'_> {
         let intact = self.voters.iter().any(|&voter| {
             voter != image && missed & self.slots[voter].bit() == 0 && !is_damaged(voter)
         });
-        self.superblock.open || !intact || known.is_some()
+        let is_newer = known.is_some() && !planted::is(Planted::NewerDamageIgnored);
+        self.superblock.open || !intact || is_newer
     }
 
     fn read_page(

@@ -5,7 +5,7 @@ use crate::world::landing::Landing;
 use crate::world::script::What;
 use crate::world::{Pending, REGION_BYTES, World, calm};
 use hemi_engine::identifiers::LegIndex;
-use hemi_engine::io::Operation;
+use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::marks::Mark;
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
@@ -155,4 +155,31 @@ fn legs_that_stay_do_not_differ_after_a_write_that_the_page_of_a_leaving_leg_let
         world.read_everything();
         world.converge();
     }
+}
+
+/// B is out and answers. It gets pages in the background, and they count for nothing: the write waits for A's.
+#[test]
+fn the_page_of_a_leg_that_is_out_lets_no_write_go() {
+    let patient = Settings { wait_floor: 100 * SECOND, wait_ceiling: 100 * SECOND, ..calm() };
+    let mut world = World::with_ledger(1, 2, Settings { out_after: SECOND, ..patient });
+    world.steady(B, 200 * MICROSECOND);
+    world.event(B, LegEvent::Gone { removed: false });
+    world.write(USED.start, 8);
+    world.wait(2 * SECOND);
+    // It has no room for what it owes, and stays out.
+    world.behaviour[B].full = Extent::new(world.data_start(), 8);
+    world.event(B, LegEvent::Back);
+    world.wait(5 * SECOND);
+    assert!(world.status().legs[B].out_reason.is_some(), "it is out");
+    world.hold(A, What::Metadata);
+    world.hold(B, What::Writes);
+    let first = world.submit(Operation::Write, FIRST, false);
+    world.wait(10 * SECOND);
+    assert!(!world.is_answered(first), "A has no page that says that the region is dirty");
+    world.crash(Some(Cache::Kept), |_| Landing::Not);
+    world.behaviour[B].full = Extent::default();
+    world.settings.clean_after = SECOND;
+    world.open(&[A, B]).expect("A decides");
+    world.read_everything();
+    world.converge();
 }

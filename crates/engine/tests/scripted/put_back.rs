@@ -347,3 +347,28 @@ fn a_leg_put_back_after_a_kill_during_opening_keeps_the_volume_from_opening() {
     let refusal = world.open(&[A, B]).expect_err("B was put back");
     assert_eq!(refusal.problems, OLDER);
 }
+
+/// A damaged page tells that something has been written since both legs were closed, though both have been put
+/// back but for that page.
+#[test]
+fn a_damaged_page_newer_than_a_clean_stop_keeps_the_volume_from_opening() {
+    let mut world = World::new(1, 2, impatient());
+    world.write(0, 8);
+    world.converge();
+    world.close();
+    let closed = [A, B].map(|leg| world.disks[leg].metadata.clone());
+    world.open(&[A, B]).expect("both are there");
+    world.write(0, 8);
+    world.wait(10 * MILLISECOND);
+    world.crash(None, |_| Landing::Not);
+    let opening = world.recovered();
+    let at = opening.superblock.layout.page_address(0, opening.objects[0].slot[A]) as usize;
+    let newer = world.disks[A].metadata[at..at + 4096].to_vec();
+    for (disk, closed) in world.disks.iter_mut().zip(closed) {
+        disk.metadata = closed;
+    }
+    world.disks[A].metadata[at..at + 4096].copy_from_slice(&newer);
+    world.disks[A].metadata[at + 1024..at + 1536].fill(0xAA);
+    let refusal = recovery::assess(&world.images()).expect_err("the page was newer");
+    assert!(matches!(refusal.problems[..], [Problem::PageDamaged { image: A, page: 0, .. }]));
+}

@@ -8,6 +8,7 @@ use crate::engine::state::leg::{Health, Leg};
 use crate::format::{Id, Membership};
 use crate::identifiers::LegIndex;
 use crate::io::{Buffers, OutReason};
+use crate::planted::{self, Planted};
 use hemi_units::{Extent, Instant};
 
 /// Commands kept until the volume is durably open.
@@ -170,7 +171,8 @@ impl<B: Buffers> Engine<B> {
             && self.superblock_is_durable(sequence)
             && self.is_told_if_detached(&change, sequence)
             && self.may_be_let_go(&change)
-            && self.changes.coming_in().is_none_or(|leg| self.exposure_fits_with(leg))
+            && (planted::is(Planted::InWithoutRoom)
+                || self.changes.coming_in().is_none_or(|leg| self.exposure_fits_with(leg)))
         {
             self.changes.end_first();
             self.finish_change(change);

@@ -332,7 +332,8 @@ impl<B: Buffers> Engine<B> {
                 }
             }
             let state = &self.operations[operation];
-            let pending = (state.in_flight | state.owed) & index.bit() != 0;
+            let pending = (state.in_flight | state.owed) & index.bit() != 0
+                && !planted::is(Planted::BeneathForgotten);
             let now = self.clock.now();
             if pending
                 && !self.regions.is_stale(index, region)

@@ -41,7 +41,8 @@ impl<'a> Candidates<'a> {
     /// Returns the legs that have a say at the next start: those that are in and not leaving.
     pub(super) fn voters(&self) -> impl Iterator<Item = &'a Leg> {
         let leaving = self.leaving;
-        let legs = self.legs.iter().filter(|leg| leg.is_in());
+        let is_in = |leg: &&Leg| leg.is_in() || planted::is(Planted::OutLegLetsGo);
+        let legs = self.legs.iter().filter(is_in);
         legs.filter(move |leg| {
             leaving & leg.index.bit() == 0 || planted::is(Planted::LeavingLegVotes)
         })
@@ -83,7 +84,9 @@ impl Regions {
     /// Notes that a write is to be durable when it is answered: from now on what was written in its
     /// region has to stay where authority moves.
     pub(in crate::engine) fn note_fua(&mut self, record: u32) {
-        self.active[record].touched_in = u64::MAX;
+        if !planted::is(Planted::FuaNoFlush) {
+            self.active[record].touched_in = u64::MAX;
+        }
         self.flushes.used = true;
     }
 
