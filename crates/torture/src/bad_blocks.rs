@@ -2,6 +2,7 @@
 //! It stays bad until a restart or the end of the run's weather. Flushes beside a healthy leg must not wait for
 //! it longer than for a leg that is frozen (P4).
 
+use hemi_engine::format::Layout;
 use hemi_engine::settings::{FlushCopies, Policy};
 use hemi_engine::status::LegState;
 use hemi_random::Rng;
@@ -9,7 +10,7 @@ use hemi_units::Instant;
 
 use crate::plan::{Fault, OPERATIONS, Plan, PlannedFault};
 use crate::wider::for_each_settings;
-use crate::world::World;
+use crate::world::{Behaviour, World};
 
 /// One seed in this many has bad blocks.
 const WITH_BAD_BLOCKS: u64 = 3;
@@ -58,12 +59,19 @@ impl World {
         self.legs.iter().any(|leg| leg.bad_block.is_some())
     }
 
-    /// Returns true if a leg has a bad block and no other leg is well.
+    /// Returns true if a leg has a bad block and no other leg is well. Beside a bad superblock one that is
+    /// being detached or marked out is none: once a superblock may say so, that is not taken back.
     pub(crate) fn may_wait_for_bad_block(&mut self) -> bool {
-        let Some(bad) = self.legs.iter().position(|leg| leg.bad_block.is_some()) else {
-            return false;
-        };
-        let legs = &self.refresh_status().legs;
-        !legs.iter().any(|leg| usize::from(leg.leg) != bad && leg.state == LegState::Healthy)
+        let is_bad = |leg: &Behaviour| leg.bad_block.is_some();
+        let Some(bad) = self.legs.iter().position(is_bad) else { return false };
+        let superblocks = [0, 1].map(|slot| Some(Layout::superblock_address(slot)));
+        let is_superblock = superblocks.contains(&self.legs[bad].bad_block);
+        self.refresh_status();
+        let Some(engine) = &self.engine else { return false };
+        !self.status.legs.iter().any(|leg| {
+            usize::from(leg.leg) != bad
+                && leg.state == LegState::Healthy
+                && !(is_superblock && engine.is_leaving(World::index(leg.leg)))
+        })
     }
 }
