@@ -176,6 +176,8 @@ impl World {
                 let until = self.engine().marks().count(mark) + u64::from(count);
                 self.ambush = Some(Ambush { mark, until, steps, ending, settings });
             }
+            Fault::Image(leg) => self.take_image(leg),
+            Fault::PutBack { ending, stays, settings } => self.put_back(ending, stays, settings),
             Fault::Stop { stop, settings } => self.stop(stop, settings),
             Fault::Restart { ending, start, settings, reread } => {
                 self.restart(ending, start, settings, reread);

@@ -243,9 +243,9 @@ fn splice(plan: &mut Plan, seed: u64, fault: usize, count: usize, after: u32) {
                     continue;
                 }
             }
-            Fault::Restart { settings, .. } | Fault::Ambush { settings, .. } => {
-                *settings = plan.settings;
-            }
+            Fault::Restart { settings, .. }
+            | Fault::Ambush { settings, .. }
+            | Fault::PutBack { settings, .. } => *settings = plan.settings,
             _ => {}
         }
         plan.faults.push(planned);

@@ -29,6 +29,7 @@ pub mod operators;
 pub mod plan;
 #[cfg(feature = "planted")]
 pub mod planted;
+mod put_back;
 pub mod run;
 mod scenes;
 pub mod shrink;

@@ -218,6 +218,9 @@ fn print_summary(summary: &Summary, elapsed: Duration) {
         println!("  refused by name    {:>14}", counts.lies_refused);
         println!("  not to be noticed  {:>14}", counts.lies_unnoticed);
     }
+    if counts.put_back > 0 {
+        println!("legs put back        {:>14}  (to an older image, while out)", counts.put_back);
+    }
     if counts.judged_owed > 0 {
         println!("hangs waited for     {:>14}  (rightly)", counts.hangs_waited_for);
         println!("  converged beside   {:>14}", counts.hangs_beside);

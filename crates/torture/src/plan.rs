@@ -12,6 +12,7 @@ use hemi_world::disk::Cache;
 use crate::bad_blocks::add_bad_block;
 use crate::endings::{Stop, add_endings};
 use crate::faults::Kind;
+use crate::put_back::add_put_backs;
 use crate::scenes::{add_ambushes, plan_of_scenes};
 use crate::walking::add_repairs;
 use crate::wider::{ENDINGS_FROM, WIDER_FROM, widen};
@@ -291,6 +292,17 @@ pub enum Fault {
         /// The settings of the start that follows.
         settings: Settings,
     },
+    /// An image of a leg is taken.
+    Image(u8),
+    /// The leg of the last image is put back to it: see [`crate::put_back`].
+    PutBack {
+        /// The way hemi ends before.
+        ending: Ending,
+        /// The time for which the leg stays out before, in nanoseconds.
+        stays: u64,
+        /// The settings of the start that follows.
+        settings: Settings,
+    },
     /// hemi ends and is started again.
     Restart {
         /// The way it ends.
@@ -317,6 +329,7 @@ impl Fault {
             | Fault::Gone { leg, .. }
             | Fault::Members(leg)
             | Fault::Remove(leg)
+            | Fault::Image(leg)
             | Fault::Hang { leg, .. }
             | Fault::Lose { leg, .. }
             | Fault::Lie { leg, .. } => Some(leg),
@@ -328,7 +341,11 @@ impl Fault {
                 Start::All => None,
             },
             Fault::Stop { stop, .. } => stop.hung.as_mut().map(|(leg, _)| leg),
-            Fault::Scrub(_) | Fault::ScrubStop | Fault::Ambush { .. } | Fault::Judge => None,
+            Fault::Scrub(_)
+            | Fault::ScrubStop
+            | Fault::Ambush { .. }
+            | Fault::PutBack { .. }
+            | Fault::Judge => None,
         }
     }
 }
@@ -372,6 +389,7 @@ impl Plan {
             // Few volumes here are large enough for the usual bound to count.
             plan.settings.limits.moves_per_input = Rng::new(seed, 12).pick(&[1, 2, 4, 64]);
             add_endings(&mut plan);
+            add_put_backs(&mut plan);
             add_repairs(&mut plan);
             add_bad_block(&mut plan);
         }

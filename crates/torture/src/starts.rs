@@ -54,6 +54,7 @@ impl World {
         }
         self.end();
         self.settings = settings;
+        self.suffer_put_back();
         self.judge_lies();
         if let Some(loss) = loss.filter(|_| self.violation.is_none()) {
             self.start_without_ledger(loss);
@@ -365,7 +366,7 @@ impl World {
     }
 
     /// Returns the superblock among these legs' whose history includes that of all others.
-    fn newest_among(&self, legs: &[u8]) -> Option<Superblock> {
+    pub(crate) fn newest_among(&self, legs: &[u8]) -> Option<Superblock> {
         let known: Vec<Superblock> = legs
             .iter()
             .filter_map(|&leg| recovery::newest_of(&self.disks[usize::from(leg)].metadata).ok())

@@ -99,6 +99,7 @@ impl Summary {
         to.crashes += from.crashes;
         to.refusals += from.refusals;
         to.lies += from.lies;
+        to.put_back += from.put_back;
         to.lies_survived += from.lies_survived;
         to.lies_refused += from.lies_refused;
         to.lies_unnoticed += from.lies_unnoticed;
@@ -134,7 +135,7 @@ impl Summary {
         all.filter(|(_, count)| *count == 0).map(|(mark, _)| *mark).collect()
     }
 
-    fn numbers(&mut self) -> [&mut u64; 24] {
+    fn numbers(&mut self) -> [&mut u64; 25] {
         let counts = &mut self.counts;
         [
             &mut self.next,
@@ -148,6 +149,7 @@ impl Summary {
             &mut counts.lies_survived,
             &mut counts.lies_refused,
             &mut counts.lies_unnoticed,
+            &mut counts.put_back,
             &mut counts.hangs_waited_for,
             &mut counts.hangs_beside,
             &mut counts.judged_flushed,

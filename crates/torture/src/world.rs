@@ -145,6 +145,8 @@ pub struct Counts {
     pub lies_refused: u64,
     /// … and that could not notice, because the only leg that was given a record does not have it.
     pub lies_unnoticed: u64,
+    /// Legs put back to an older image.
+    pub put_back: u64,
     /// Hangs that ended because everything that waited rightly waited for them.
     pub hangs_waited_for: u64,
     /// Hangs beside which the other legs converged.
@@ -216,6 +218,9 @@ pub struct World {
     pub(crate) at_risk: Vec<bool>,
     pub(crate) new_legs: u16,
     pub(crate) rots: Vec<Rot>,
+    /// The last image taken of a leg, and the one that it is put back to while hemi is down.
+    pub(crate) image: Option<(u8, Disk)>,
+    pub(crate) older: Option<(u8, Disk)>,
     pub(crate) ambush: Option<Ambush>,
     pub(crate) marks: Marks,
     /// The pairs of rare paths, if they are recorded.
@@ -268,6 +273,8 @@ impl Default for World {
             at_risk: Vec::new(),
             new_legs: 0,
             rots: Vec::new(),
+            image: None,
+            older: None,
             ambush: None,
             marks: Marks::default(),
             pairs: None,
@@ -319,6 +326,7 @@ impl World {
         self.unsure = false;
         self.new_legs = 100;
         self.rots.clear();
+        (self.image, self.older) = (None, None);
         self.ambush = None;
         self.marks = Marks::default();
     }
