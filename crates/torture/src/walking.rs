@@ -16,7 +16,9 @@ const WITH_REPAIRS: u64 = 6;
 /// Adds detaches of legs that a scrub repairs.
 pub(crate) fn add_repairs(plan: &mut Plan) {
     let random = &mut Rng::new(plan.seed, 10);
-    if plan.weather.lies || plan.is_of_scenes() || !random.one_in(WITH_REPAIRS) {
+    // Starts with promotions and rot are judged on the assumption that no leg has just joined.
+    let judges_starts = plan.weather.lies || plan.weather.promotions || plan.weather.rot;
+    if judges_starts || plan.is_of_scenes() || !random.one_in(WITH_REPAIRS) {
         return;
     }
     (plan.weather.errors, plan.weather.members, plan.weather.scrub) = (true, true, true);
