@@ -395,6 +395,8 @@ planted! {
     OutLegLetsGo,
     /// A damaged page that tells that it was newer than what a clean close left is passed over.
     NewerDamageIgnored,
+    /// All that a leg which is gone for good alone had is told at once, however much.
+    LostAllAtOnce,
 }
 
 #[cfg(feature = "planted")]

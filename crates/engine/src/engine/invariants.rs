@@ -34,6 +34,13 @@ impl<B: Buffers> Engine<B> {
         self.requests.check();
     }
 
+    /// Counts the looks at regions' entries since open. A test holds the bounds of what one input does
+    /// by this: steps, not time.
+    #[cfg(debug_assertions)]
+    pub fn region_looks(&self) -> u64 {
+        self.regions.looks()
+    }
+
     /// Everything that can be checked of the state at rest between two inputs. Linear in the
     /// volume's regions: for tests and the simulator.
     ///
@@ -168,6 +175,7 @@ impl<B: Buffers> Engine<B> {
     /// Checks that at least one leg is complete for each region, and that recovery would choose
     /// one that holds everything acknowledged.
     fn check_authorities(&self) {
+        assert!(self.regions.sound_is_counted(), "untouched regions by legs that are sound there");
         for region in 0..self.regions.count() {
             let entry = self.regions.entry(region);
             if self.regions.is_armed(region) {

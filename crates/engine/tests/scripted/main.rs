@@ -22,6 +22,8 @@ mod growth;
 mod halting;
 mod intents;
 mod landings;
+#[cfg(debug_assertions)]
+mod large_tables;
 mod last_copies;
 mod leaving;
 mod ledger;

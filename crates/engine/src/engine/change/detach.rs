@@ -85,8 +85,7 @@ impl<B: Buffers> Engine<B> {
         }
         // It decides nothing any more, so nobody would wait for it: what it alone has is lost.
         self.legs[leg].watch.give_up();
-        self.give_up_authority(leg);
-        true
+        self.give_up_authority(leg)
     }
 
     pub(super) fn begin_detach(&mut self, token: u64, leg: LegIndex) -> Result<(), CommandError> {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::engine::Engine;
 use crate::engine::state::debt::Debt;
 use crate::engine::state::leg::{Health, Leg};
-use crate::identifiers::LegIndex;
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::Buffers;
 use crate::planted::{self, Planted};
 use hemi_units::Extent;
@@ -16,6 +16,10 @@ use hemi_units::Extent;
 pub(in crate::engine) struct Prerequisites {
     objects: Vec<(u32, u64)>,
 }
+
+/// For each leg that is gone for good: the region where the search goes on for what it had alone.
+#[derive(Default)]
+pub(in crate::engine) struct Losing([u32; LEGS_MAX]);
 
 impl Prerequisites {
     /// Forgets them: the change is taken back.
@@ -113,32 +117,50 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Returns true if an untouched region is whole on this leg alone: it cannot be marked out, unless it
-    /// is gone for good; what it alone held is then lost.
+    /// is gone for good; what it alone held is then lost, some regions at a time. Another that has
+    /// drained one still has to flush and be recorded whole.
     fn untouched_regions_depend_on(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
-        let behind = self.legs_that_stay(index).any(|other| {
-            self.regions.stale_count(other.index) > 0
-                || self.regions.healing_count(other.index) > 0
-                || other.draining.rebuilding() > 0
-                || !other.debts.is_empty()
-                || !other.load.is_idle()
-        });
-        if !behind {
-            return false;
+        let stay = self.legs_that_stay(index).fold(0, |legs, leg| legs | leg.index.bit());
+        let depend = self.regions.depend_on(index, stay);
+        if depend && self.legs[leg].watch.is_removed() {
+            self.lose_untouched(leg);
         }
-        let mut depends = false;
-        for region in 0..self.regions.count() {
+        depend
+    }
+
+    /// Looks at regions that a leg which is gone for good may have had alone, a bounded number of them
+    /// from where it ended last. Nothing is lost where one that answers lacks nothing: it is enough to
+    /// follow what the one owes that owes the fewest regions.
+    fn lose_untouched(&mut self, leg: usize) {
+        let index = LegIndex(leg as u8);
+        let heirs = self.legs_that_stay(index).filter(|other| other.answers());
+        let heir = heirs.min_by_key(|other| self.regions.stale_count(other.index));
+        let Some(heir) = heir.map(|heir| heir.index) else { return };
+        let in_one_go = self.settings.limits.cleans_per_tick;
+        let most = if planted::is(Planted::LostAllAtOnce) { usize::MAX } else { in_one_go };
+        for _ in 0..most {
+            let Some(region) = self.next_owed(heir, self.losing.0[leg]) else {
+                self.losing.0[leg] = 0;
+                return;
+            };
+            self.losing.0[leg] = region + 1;
             let is_whole = self.regions.entry(region).is_whole(index);
-            if !is_whole || self.regions.is_touched(region) || self.is_whole_beside(index, region) {
-                continue;
-            }
-            // Another that has drained it still has to flush and be recorded whole.
-            depends = true;
-            if self.legs[leg].watch.is_removed() {
+            if is_whole && !self.regions.is_touched(region) && !self.is_whole_beside(index, region)
+            {
                 self.lose_what_only(leg, region);
             }
         }
-        depends
+    }
+
+    /// Returns the first region at or after `from` of which a leg owes all or a part.
+    fn next_owed(&self, leg: LegIndex, from: u32) -> Option<u32> {
+        if from >= self.regions.count() {
+            return None;
+        }
+        let debt = self.legs[leg.index()].debts.first_after(self.regions.extent(from).start);
+        let exactly = debt.map(|(_, debt)| self.regions.of_sector(debt.extent.start));
+        self.regions.next_stale(leg, from).into_iter().chain(exactly).min()
     }
 
     /// Returns true if another leg is recorded whole for an untouched region, and lacks nothing of it. One

@@ -23,6 +23,7 @@ mod ledger;
 pub(in crate::engine) mod metadata;
 mod moves;
 mod order;
+mod sound;
 mod uncompared;
 mod unflushed;
 mod unrecorded;
@@ -48,6 +49,7 @@ use ledger::RecordInForce;
 use metadata::{BlockWrite, Metadata};
 use moves::Moves;
 pub(in crate::engine) use order::{Wait, Walk};
+use sound::Sound;
 use unflushed::Unflushed;
 use unrecorded::Unrecorded;
 use waiting::Waiting;
@@ -62,6 +64,9 @@ pub(in crate::engine) struct Regions {
     region_shift: u32,
     volume_sectors: u64,
     table: Vec<RegionEntry>,
+    /// Looks at entries, for tests that count steps.
+    #[cfg(debug_assertions)]
+    looks: core::cell::Cell<u64>,
     metadata: Metadata,
     /// The other record of the same: at once, for as long as the machine runs.
     ledger: Option<Ledger>,
@@ -94,6 +99,7 @@ pub(in crate::engine) struct Regions {
     touched_max: u32,
     /// Touched regions that each leg decides.
     authorities: [u32; LEGS_MAX],
+    sound: Sound,
 }
 
 /// Flushes of clients.
@@ -135,6 +141,8 @@ impl Regions {
             region_shift: region_sectors.trailing_zeros(),
             volume_sectors: layout.volume_bytes() / SECTOR_BYTES,
             table,
+            #[cfg(debug_assertions)]
+            looks: Default::default(),
             metadata: Metadata::new(layout, &opening.objects, &settings.limits),
             ledger: None,
             in_force: RecordInForce::Pages,
@@ -160,6 +168,7 @@ impl Regions {
             touched: 0,
             touched_max: touched_max(settings, dirty),
             authorities: [0; LEGS_MAX],
+            sound: Sound::new(),
         };
         regions.note_what_pages_lack(opening);
         for region in 0..count {
@@ -219,6 +228,11 @@ impl Regions {
 
     /// Forgets all about a leg that left.
     pub(in crate::engine) fn drop_leg(&mut self, leg: LegIndex) {
+        let mut from = 0;
+        while let Some(region) = self.next_stale(leg, from) {
+            from = region + 1;
+            self.clear_stale(leg, region);
+        }
         self.stale[leg.index()] = Bitmap::default();
         self.comparable[leg.index()] = Bitmap::default();
         self.healing[leg.index()] = Bitmap::default();
@@ -249,7 +263,15 @@ impl Regions {
     }
 
     pub(in crate::engine) fn entry(&self, region: u32) -> RegionEntry {
+        #[cfg(debug_assertions)]
+        self.looks.set(self.looks.get() + 1);
         self.table[region as usize]
+    }
+
+    /// Counts the looks at entries since open.
+    #[cfg(debug_assertions)]
+    pub(in crate::engine) fn looks(&self) -> u64 {
+        self.looks.get()
     }
 
     /// Returns true if a region has been written to since every whole leg had flushed it: its
@@ -334,24 +356,26 @@ impl Regions {
 
     fn count_in(&mut self, region: u32) {
         let entry = self.entry(region);
-        let touched = u32::from(self.is_touched(region));
         self.dirty += u32::from(entry.is_dirty());
-        self.touched += touched;
-        self.authorities[entry.authority().index()] += touched;
         if let Some((leg, stamp)) = self.decided_at(region) {
+            self.touched += 1;
+            self.authorities[leg.index()] += 1;
             self.unflushed.add(leg, stamp);
+            return;
         }
+        self.sound.add(entry.whole(), self.sound(region));
     }
 
     fn count_out(&mut self, region: u32) {
         let entry = self.entry(region);
-        let touched = u32::from(self.is_touched(region));
         self.dirty -= u32::from(entry.is_dirty());
-        self.touched -= touched;
-        self.authorities[entry.authority().index()] -= touched;
         if let Some((leg, stamp)) = self.decided_at(region) {
+            self.touched -= 1;
+            self.authorities[leg.index()] -= 1;
             self.unflushed.take(leg, stamp);
+            return;
         }
+        self.sound.remove(entry.whole(), self.sound(region));
     }
 
     /// Returns the authority of a touched region, and its stamp at its last write there.

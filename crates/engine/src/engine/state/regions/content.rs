@@ -26,16 +26,19 @@ impl Regions {
     pub(in crate::engine) fn set_stale(&mut self, leg: LegIndex, region: u32) -> bool {
         self.note_behind(leg, region);
         self.forget_wait(region);
-        self.stale[leg.index()].insert(region)
+        let was_complete = self.is_complete(leg, region);
+        let is_news = self.stale[leg.index()].insert(region);
+        self.note_complete_or_behind(leg, region, was_complete);
+        is_news
     }
 
     /// A leg owes all of a region no more. Returns true if it did before.
     pub(in crate::engine) fn clear_stale(&mut self, leg: LegIndex, region: u32) -> bool {
         self.forget_wait(region);
-        if let Some(record) = self.slot(region) {
-            self.wake_move(record);
-        }
-        self.stale[leg.index()].remove(region)
+        let was_complete = self.is_complete(leg, region);
+        let is_news = self.stale[leg.index()].remove(region);
+        self.note_complete_or_behind(leg, region, was_complete);
+        is_news
     }
 
     /// The content of a leg changes in a region: its record may wait for something else than it did.
@@ -82,14 +85,15 @@ impl Regions {
 
     /// Counts `debts` more, or fewer, of them.
     pub(in crate::engine) fn adjust_lacks(&mut self, record: u32, leg: usize, debts: i32) {
+        let index = LegIndex(leg as u8);
+        let region = self.active[record].region;
         if debts > 0 {
-            self.note_behind(LegIndex(leg as u8), self.active[record].region);
+            self.note_behind(index, region);
         }
+        let was_complete = self.is_complete(index, region);
         let lacks = &mut self.active[record].lacks[leg];
         *lacks = lacks.checked_add_signed(debts).expect("debts of a region are counted exactly");
-        if *lacks == 0 {
-            self.wake_move(record);
-        }
+        self.note_complete_or_behind(index, region, was_complete);
     }
 
     /// A leg has completed a write in the region.
