@@ -397,6 +397,8 @@ planted! {
     NewerDamageIgnored,
     /// All that a leg which is gone for good alone had is told at once, however much.
     LostAllAtOnce,
+    /// While any region is whole on it alone, a leg that is to be marked out gives up nothing else.
+    LossHoldsUp,
 }
 
 #[cfg(feature = "planted")]

@@ -5,7 +5,7 @@ use crate::world::landing::Landing;
 use crate::world::script::What;
 use crate::world::{REGION_BYTES, Shape, World, calm};
 use hemi_engine::identifiers::LegIndex;
-use hemi_engine::io::{LegEvent, Notice, OutReason};
+use hemi_engine::io::{LegEvent, Notice, Operation, OutReason};
 use hemi_engine::settings::{Limits, Settings};
 use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
 
@@ -153,4 +153,21 @@ fn what_a_removed_leg_alone_had_is_told_in_full_some_regions_at_a_time() {
         let token = world.read(region * REGION, 8);
         assert!(!world.has_failed(token), "region {region} is there");
     }
+}
+
+/// Hundreds of regions are to be told as lost, and a client writes to another that A decided.
+#[test]
+fn a_write_does_not_wait_until_all_that_a_removed_leg_alone_had_has_been_told() {
+    let mut world = volume(Settings { copies_reserve: u64::MAX, ..settings() });
+    settle_without_b(&mut world, 100..700);
+    world.write(1000 * REGION, 8);
+    world.hold(A, What::Reads);
+    world.release(B);
+    world.wait(5 * MILLISECOND);
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| Some(Landing::Not));
+    world.submit(Operation::Write, Extent::new(1000 * REGION, 16), false);
+    world.wait(SECOND);
+    assert!(world.requests.is_empty(), "it is answered");
+    assert!(!is_out(&world, A, OutReason::Removed), "others are still to be told");
 }

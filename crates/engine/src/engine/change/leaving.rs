@@ -42,7 +42,10 @@ impl<B: Buffers> Engine<B> {
 
     fn give_up_all(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
-        if self.untouched_regions_depend_on(leg)
+        let depend = self.untouched_regions_depend_on(leg);
+        // Others need not wait until all has been told that a removed leg alone had.
+        let goes_on = self.legs[leg].watch.is_removed() && !planted::is(Planted::LossHoldsUp);
+        if depend && !goes_on
             || self.authorities_depend_on(leg)
             || self.absent_authorities_depend_on(leg)
         {
@@ -51,7 +54,7 @@ impl<B: Buffers> Engine<B> {
         let stay = self.legs_that_stay(index).fold(0, |legs, leg| legs | leg.index.bit());
         self.regions.disarm_all_of(index, stay);
         if self.regions.authority_count(index) == 0 {
-            return true;
+            return !depend;
         }
         let mut at = self.regions.oldest();
         while let Some(record) = at {
