@@ -399,6 +399,8 @@ planted! {
     LostAllAtOnce,
     /// While any region is whole on it alone, a leg that is to be marked out gives up nothing else.
     LossHoldsUp,
+    /// What a leg has drained and not flushed survives the loss of its cache.
+    HealingTrusted,
 }
 
 #[cfg(feature = "planted")]

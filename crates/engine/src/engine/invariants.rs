@@ -172,6 +172,20 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// Checks that every leg is whole in an untouched region, or among those known to be behind there: a
+    /// lost cache is looked for in no other region.
+    fn check_behind(&self, region: u32) {
+        for leg in self.legs.iter().filter(|leg| leg.is_member()) {
+            assert!(
+                self.regions.entry(region).is_whole(leg.index)
+                    || !self.regions.is_complete(leg.index, region)
+                    || self.regions.is_healing(leg.index, region),
+                "region {region}: {:?} is neither whole nor behind nor healing",
+                leg.index
+            );
+        }
+    }
+
     /// Checks that at least one leg is complete for each region, and that recovery would choose
     /// one that holds everything acknowledged.
     fn check_authorities(&self) {
@@ -205,6 +219,7 @@ impl<B: Buffers> Engine<B> {
                 });
                 let lost = self.lost.touches(self.regions.extent(region));
                 assert!(whole || lost, "region {region}: no leg that is in is whole");
+                self.check_behind(region);
             }
         }
         for (slot, operation) in self.operations.iter() {

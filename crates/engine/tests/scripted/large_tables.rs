@@ -8,6 +8,7 @@ use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Notice, Operation, OutReason};
 use hemi_engine::settings::{Limits, Settings};
 use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+use hemi_world::disk::Cache;
 
 const A: usize = 0;
 const B: usize = 1;
@@ -170,4 +171,31 @@ fn a_write_does_not_wait_until_all_that_a_removed_leg_alone_had_has_been_told() 
     world.wait(SECOND);
     assert!(world.requests.is_empty(), "it is answered");
     assert!(!is_out(&world, A, OutReason::Removed), "others are still to be told");
+}
+
+/// A leg is back without its cache, and its flush fails later.
+#[test]
+fn a_lost_cache_costs_no_walk_over_the_table() {
+    let mut world = volume(settings());
+    settle_without_b(&mut world, 7..8);
+    world.release(B);
+    world.hold(B, What::Flushes);
+    world.wait(200 * MILLISECOND);
+    assert_eq!(world.status().legs[B].owed_bytes, 0);
+    world.lose_leg(B, Cache::Dropped);
+    let looks = world.engine().region_looks();
+    world.event(B, LegEvent::Back);
+    let looks = world.engine().region_looks() - looks;
+    assert!(looks < LOOKS_MAX, "{looks} looks when it is back");
+    assert!(world.status().legs[B].owed_bytes > 0, "it has lost what it had drained");
+    world.wait(200 * MILLISECOND);
+    assert_eq!(world.status().legs[B].owed_bytes, 0);
+    let flush = world.only(B, What::Flushes);
+    let looks = world.engine().region_looks();
+    world.fail(flush);
+    let looks = world.engine().region_looks() - looks;
+    assert!(looks < LOOKS_MAX, "{looks} looks when its flush fails");
+    assert!(world.status().legs[B].owed_bytes > 0, "it may have lost it again");
+    world.release(B);
+    world.converge();
 }

@@ -38,10 +38,14 @@ impl<B: Buffers> Engine<B> {
         while let Some(record) = at {
             at = self.regions.newer(record);
             let region = self.regions.region_of(record);
-            // Untouched regions it is not recorded whole for: see below.
-            let follows =
-                !self.regions.is_touched(region) && !self.regions.entry(region).is_whole(index);
-            if self.regions.last_done(record, leg) <= flushed || follows {
+            if !self.regions.is_touched(region) && !self.regions.entry(region).is_whole(index) {
+                // What it has been given may have been in its cache alone.
+                if self.legs[leg].is_member() {
+                    self.owe_region(leg, region);
+                }
+                continue;
+            }
+            if self.regions.last_done(record, leg) <= flushed {
                 continue;
             }
             if self.has_nothing_new(record, leg) {
@@ -86,18 +90,27 @@ impl<B: Buffers> Engine<B> {
                 self.regions.want_move(record);
             }
         }
-        // Untouched regions it is not recorded whole for may have been in its cache alone.
-        for region in 0..self.regions.count() {
-            let is_whole = self.regions.entry(region).is_whole(index);
-            if !is_whole && !self.regions.is_touched(region) && self.legs[leg].is_member() {
-                self.owe_region(leg, region);
-            }
-        }
+        self.lose_healing(leg);
         if news {
             self.flushing.note_loss();
             self.legs[leg].stamps.note_loss_reported();
         }
         alone
+    }
+
+    /// What a leg has drained and is not recorded whole for may have been in its cache alone. In any
+    /// other untouched region without a record it is whole, or owes all of it.
+    fn lose_healing(&mut self, leg: usize) {
+        let index = LegIndex(leg as u8);
+        let mut from = 0;
+        while let Some(region) = self.regions.next_healing(index, from) {
+            from = region + 1;
+            let is_whole = self.regions.entry(region).is_whole(index);
+            let trusted = is_whole || planted::is(Planted::HealingTrusted);
+            if !self.regions.is_touched(region) && !trusted {
+                self.owe_region(leg, region);
+            }
+        }
     }
 
     /// The leg whose durable content stands in a region where `leg` has lost its cache and no

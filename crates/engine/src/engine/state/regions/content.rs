@@ -256,8 +256,14 @@ impl Regions {
         self.healing[leg.index()].count() + self.healed[leg.index()].count()
     }
 
+    /// Returns the first region at or after `from` that waits for one.
+    pub(in crate::engine) fn next_healing(&self, leg: LegIndex, from: u32) -> Option<u32> {
+        let bitmaps = [&self.healing[leg.index()], &self.healed[leg.index()]];
+        bitmaps.into_iter().filter_map(|bitmap| bitmap.next(from)).min()
+    }
+
     /// Returns true if a leg has drained a region it is not recorded whole for yet.
-    pub(super) fn is_healing(&self, leg: LegIndex, region: u32) -> bool {
+    pub(in crate::engine) fn is_healing(&self, leg: LegIndex, region: u32) -> bool {
         let has = |bitmap: &Bitmap| bitmap.count() > 0 && bitmap.get(region);
         has(&self.healing[leg.index()]) || has(&self.healed[leg.index()])
     }
