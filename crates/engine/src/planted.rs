@@ -401,6 +401,8 @@ planted! {
     LossHoldsUp,
     /// What a leg has drained and not flushed survives the loss of its cache.
     HealingTrusted,
+    /// Each tick looks at all armed regions while a leg waits to be marked out.
+    ArmedWalkedAgain,
 }
 
 #[cfg(feature = "planted")]

@@ -199,3 +199,30 @@ fn a_lost_cache_costs_no_walk_over_the_table() {
     world.release(B);
     world.converge();
 }
+
+/// Thousands of regions are armed, and B cannot take over one that is touched.
+#[test]
+fn a_leg_that_waits_to_be_marked_out_costs_no_walk_over_the_armed_regions() {
+    let mut world = volume(Settings {
+        dirty_regions_max: 2 * REGIONS as u32,
+        resync_bytes: 2 * REGIONS * REGION_BYTES,
+        out_after: 2 * SECOND,
+        ..settings()
+    });
+    for page in 0..REGIONS / 1736 {
+        world.write((page * 1736 + 1) * REGION, 8);
+    }
+    world.wait(2 * SECOND);
+    assert!(world.status().armed_regions > 4000);
+    world.hold(B, What::Writes);
+    world.write(7 * REGION, 8);
+    world.event(A, LegEvent::Gone { removed: false });
+    world.wait(3 * SECOND);
+    let most = most_looks_in(&mut world, 10 * SECOND);
+    assert!(most < LOOKS_MAX, "{most} looks for one input");
+    assert!(!is_out(&world, A, OutReason::Unresponsive), "only A has the write");
+    assert!(world.status().armed_regions > 4000, "others stay armed");
+    world.release(B);
+    world.wait(SECOND);
+    assert!(is_out(&world, A, OutReason::Unresponsive), "B has the write");
+}

@@ -99,6 +99,8 @@ pub(in crate::engine) struct Regions {
     touched_max: u32,
     /// Touched regions that each leg decides.
     authorities: [u32; LEGS_MAX],
+    /// Armed regions that each leg would decide.
+    armed_under: [u32; LEGS_MAX],
     sound: Sound,
 }
 
@@ -168,6 +170,7 @@ impl Regions {
             touched: 0,
             touched_max: touched_max(settings, dirty),
             authorities: [0; LEGS_MAX],
+            armed_under: [0; LEGS_MAX],
             sound: Sound::new(),
         };
         regions.note_what_pages_lack(opening);
@@ -363,6 +366,7 @@ impl Regions {
             self.unflushed.add(leg, stamp);
             return;
         }
+        self.armed_under[entry.authority().index()] += u32::from(entry.is_dirty());
         self.sound.add(entry.whole(), self.sound(region));
     }
 
@@ -375,6 +379,7 @@ impl Regions {
             self.unflushed.take(leg, stamp);
             return;
         }
+        self.armed_under[entry.authority().index()] -= u32::from(entry.is_dirty());
         self.sound.remove(entry.whole(), self.sound(region));
     }
 

@@ -339,7 +339,9 @@ impl Regions {
     /// Takes the armed regions from a leg that leaves. Others are whole there.
     pub(in crate::engine) fn disarm_all_of(&mut self, leg: LegIndex, stay: u8) {
         let mut at = self.armed.oldest();
-        while let Some(region) = at {
+        while let Some(region) = at
+            && (self.armed_under[leg.index()] > 0 || planted::is(Planted::ArmedWalkedAgain))
+        {
             at = self.armed.newer(region);
             if self.entry(region).authority() == leg {
                 self.take_armed(region, stay);
