@@ -183,3 +183,29 @@ fn the_page_of_a_leg_that_is_out_lets_no_write_go() {
     world.read_everything();
     world.converge();
 }
+
+/// Hemi was killed before any page said that the region is dirty, and the ledger says so. The next hemi waits
+/// for a page before it writes there.
+#[test]
+fn a_region_that_only_the_ledger_knows_as_dirty_needs_a_record() {
+    let mut world = World::with_ledger(1, 2, calm());
+    world.write(USED.start, 8);
+    world.wait(MILLISECOND);
+    world.hold(A, What::Metadata);
+    world.hold(B, What::Metadata);
+    world.submit(Operation::Write, FIRST, false);
+    world.wait(MILLISECOND);
+    world.crash(None, |_| Landing::Not);
+    world.open(&[A, B]).expect("the ledger tells");
+    while !world.engine().is_serving() {
+        let until = world.now + MILLISECOND;
+        world.step(until);
+    }
+    world.hold(A, What::Metadata);
+    world.hold(B, What::Metadata);
+    world.hold(B, What::Writes);
+    world.submit(Operation::Write, FIRST, false);
+    world.wait(5 * MILLISECOND);
+    assert!(!world.recorded(REGION).is_dirty(), "no page says so");
+    assert_eq!(world.disks[A].contents()[FIRST.start as usize], 0, "the write went");
+}

@@ -46,10 +46,9 @@ fn is_told_before_the_list(world: &mut World, leg: usize) -> bool {
     false
 }
 
-/// B decides, has lost its cache, and A is gone for good with what B lost. No region moves. Were A out
-/// before B's list says so, a start after a kill would serve what B had before.
-#[test]
-fn a_leg_is_not_out_before_the_list_of_what_it_takes_along_is_durable() {
+/// Returns a world in which B decides and has lost its cache, and A alone has what B lost. Another part of the
+/// region is in flight to A, which is to be removed.
+fn with_a_loss_to_come() -> World {
     // Debts keep no copy.
     let mut world = steady_legs(2, Settings { copies_reserve: u64::MAX, ..patient() });
     world.steady(A, 200 * MICROSECOND);
@@ -68,6 +67,14 @@ fn a_leg_is_not_out_before_the_list_of_what_it_takes_along_is_durable() {
     world.write(REGION + 16, 8);
     world.lose_leg(B, Cache::Dropped);
     world.event(B, LegEvent::Back);
+    world
+}
+
+/// B decides, has lost its cache, and A is gone for good with what B lost. No region moves. Were A out
+/// before B's list says so, a start after a kill would serve what B had before.
+#[test]
+fn a_leg_is_not_out_before_the_list_of_what_it_takes_along_is_durable() {
+    let mut world = with_a_loss_to_come();
     world.hold(B, What::Metadata);
     assert_eq!(world.status().legs[A].authority_regions, 0, "nothing moves off it");
     world.event(A, LegEvent::Gone { removed: true });
@@ -131,4 +138,32 @@ fn what_a_silent_leg_may_have_is_not_lost_with_another() {
     world.wait(SECOND);
     let read = world.read(0, 8);
     assert!(!world.has_failed(read), "C has it");
+}
+
+/// A part of the request was on A alone, and is lost with it before the rest is written.
+#[test]
+fn a_request_fails_when_a_part_that_was_done_is_lost() {
+    let mut world = steady_legs(2, Settings { copies_reserve: u64::MAX, ..calm() });
+    world.write(0, 8);
+    world.write(REGION, 8);
+    world.flush();
+    for leg in [A, B] {
+        world.hold(leg, What::Writes);
+    }
+    let write = world.submit(Operation::Write, Extent::new(REGION - 8, 16), false);
+    let first = Extent::new(world.data_start() + REGION - 8, 8);
+    let part = |world: &World, leg: usize| {
+        let writes = world.in_flight(leg, What::Writes);
+        writes.iter().find(|p| p.io.extent == first).map(|p| p.io.id).expect("it is in flight")
+    };
+    let (on_a, on_b) = (part(&world, A), part(&world, B));
+    world.land(on_a);
+    world.fail(on_b);
+    world.hold(A, What::Reads);
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| Some(Landing::Not));
+    world.release(B);
+    world.wait(SECOND);
+    assert_eq!(world.engine().lost_extents(), [Extent::new(REGION - 8, 8)]);
+    assert!(world.has_failed(write), "a part of it is lost");
 }
