@@ -216,6 +216,7 @@ impl Regions {
 
     /// Makes room for a leg that joins. It owes everything, and nothing is durable on it.
     pub(in crate::engine) fn add_leg(&mut self, leg: LegIndex, epoch: u64) {
+        self.drop_leg(leg);
         let count = self.count();
         self.stale[leg.index()] = Bitmap::new(count);
         self.comparable[leg.index()] = Bitmap::new(count);
