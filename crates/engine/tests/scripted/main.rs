@@ -42,6 +42,7 @@ mod rewrites;
 mod short_pages;
 mod silent_reads;
 mod stalls;
+mod still_behind;
 mod taking_over;
 mod unwritable;
 mod world;
