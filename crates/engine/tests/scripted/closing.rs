@@ -187,3 +187,55 @@ fn a_close_while_the_volume_opens_serves_nothing() {
         world.read_everything();
     }
 }
+
+/// Both sessions drop with the last superblock in flight. It waits for them as it did before, and where none is
+/// back in time the ledger stays.
+#[test]
+fn a_stop_does_not_end_when_no_leg_has_the_last_superblock() {
+    for comes_back in [true, false] {
+        let mut world = touched();
+        world.flush();
+        begin_close(&mut world, SECOND);
+        while !world.is_told(FAST) {
+            let until = world.now + SECOND;
+            world.step(until);
+        }
+        for leg in [FAST, SLOW] {
+            world.event(leg, LegEvent::Gone { removed: false });
+            world.abort(leg, |_| Some(Landing::Not));
+        }
+        world.wait(SECOND);
+        assert!(!world.closed, "no leg knows of it");
+        if comes_back {
+            for leg in [FAST, SLOW] {
+                world.event(leg, LegEvent::Back);
+            }
+        }
+        end_close(&mut world);
+        assert_eq!(is_retired(&world), comes_back);
+        world.crash(None, |_| Landing::Not);
+        world.open(&[FAST, SLOW]).expect("the ledger is there, or not needed");
+        world.read_everything();
+    }
+}
+
+/// No leg gets the page of a move written in time. No superblock says that the pages tell.
+#[test]
+fn a_stop_without_a_page_tells_no_leg_to_go_by_the_pages() {
+    let mut world = touched();
+    world.behaviour[SLOW].unwritable = Extent::new(2048, 1 << 20);
+    world.behaviour[FAST].unwritable = Extent::new(2048, 1 << 20);
+    world.hold(FAST, What::Writes);
+    let write = world.submit(Operation::Write, USED, false);
+    world.wait(3 * MILLISECOND);
+    assert!(world.is_answered(write), "by the ledger");
+    world.release(FAST);
+    begin_close(&mut world, 0);
+    end_close(&mut world);
+    assert!(!is_retired(&world), "a move is in the ledger alone");
+    world.crash(None, |_| Landing::Not);
+    world.behaviour[SLOW].unwritable = Extent::default();
+    world.behaviour[FAST].unwritable = Extent::default();
+    world.open(&[FAST, SLOW]).expect("the ledger tells");
+    world.read_everything();
+}

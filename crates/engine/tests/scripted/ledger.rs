@@ -5,6 +5,7 @@ use crate::world;
 use crate::world::landing::Landing;
 use crate::world::script::What;
 use crate::world::{World, calm};
+use hemi_engine::command::Command;
 use hemi_engine::format::ledger::{LedgerError, SimulatedMemory};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Operation};
@@ -316,4 +317,23 @@ fn promotion_by_the_ledger_names_armed_regions_in_which_a_leg_is_behind() {
     assert_eq!(by_ledger.ledger, LedgerWord::Read);
     assert_eq!(by_ledger.uncertain, [Extent::new(0, world::REGION_BYTES / 512)]);
     assert!(by_pages.uncertain.is_empty(), "no page of this leg says so");
+}
+
+/// A leg that joined is whole after a kill: the ledger's bits of its slot are those of the new leg.
+#[test]
+fn the_ledger_tells_of_a_leg_that_joined() {
+    let settings = Settings { clean_after: 100 * MILLISECOND, ..calm() };
+    let mut world = World::with_ledger(1, 2, settings);
+    world.write(0, 8);
+    let leg = LegIndex(SLOW as u8);
+    assert_eq!(world.command(Command::Detach { leg }), Ok(()));
+    world.put_in_new_disk(SLOW, 1 << 40);
+    let join = Command::Join { leg, id: [77; 16], traits: world::fast() };
+    assert_eq!(world.command(join), Ok(()));
+    world.converge();
+    world.crash(None, |_| Landing::Not);
+    world.open(&[FAST, SLOW]).expect("the ledger tells");
+    world.wait(MILLISECOND);
+    assert_eq!(world.status().legs[SLOW].owed_bytes, 0, "it has everything");
+    world.read_everything();
 }

@@ -3,7 +3,7 @@
 
 use crate::world::landing::Landing;
 use crate::world::script::What;
-use crate::world::{LONG, REGION_BYTES, World, calm, steady_legs};
+use crate::world::{LONG, REGION_BYTES, SECTORS, World, calm, steady_legs};
 use hemi_engine::command::Command;
 use hemi_engine::identifiers::{IoId, LegIndex};
 use hemi_engine::io::{LegEvent, Operation};
@@ -166,4 +166,39 @@ fn a_request_fails_when_a_part_that_was_done_is_lost() {
     world.wait(SECOND);
     assert_eq!(world.engine().lost_extents(), [Extent::new(REGION - 8, 8)]);
     assert!(world.has_failed(write), "a part of it is lost");
+}
+
+/// The list of what is lost is full, and a write would make a hole in it. It fails once no leg is writing it
+/// any more.
+#[test]
+fn a_write_that_the_list_has_no_room_for_fails_when_its_last_io_has_ended() {
+    const LOST: u64 = 246;
+    let settings = Settings { copies_reserve: u64::MAX, owed_extents_max: 1000, ..patient() };
+    let mut world = steady_legs(3, settings);
+    world.write(0, SECTORS);
+    world.flush();
+    for leg in [B, C] {
+        world.hold(leg, What::Writes);
+    }
+    // The first few are in flight.
+    let first = u64::from(settings.leg_window);
+    for piece in 0..first + LOST {
+        world.write(8 * piece, 3);
+    }
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| Some(Landing::Not));
+    world.release(B);
+    world.release(C);
+    world.wait(SECOND);
+    assert_eq!(world.engine().lost_extents().len() as u64, LOST);
+    world.write(8 * first - 8, 1);
+    let other = B + C - world.recorded(0).authority().index();
+    world.hold(other, What::Writes);
+    let hole = world.submit(Operation::Write, Extent::new(8 * first + 1, 1), false);
+    world.wait(SECOND);
+    assert!(!world.is_answered(hole), "it is in flight to one");
+    world.release(other);
+    world.wait(SECOND);
+    assert!(world.has_failed(hole));
+    world.read_everything();
 }
