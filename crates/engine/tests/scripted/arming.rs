@@ -190,3 +190,59 @@ fn an_authority_that_is_being_repaired_takes_no_write_without_a_record() {
     world.converge();
     world.read_everything();
 }
+
+/// Returns settings in which a leg with writes in flight does not soon count as frozen.
+fn patient(regions: u64) -> Settings {
+    Settings { wait_floor: 100 * SECOND, wait_ceiling: 100 * SECOND, ..arming(regions) }
+}
+
+/// Has a block of a region fail to be read from a leg, which gets it back only once its writes are
+/// released.
+fn find_unreadable(world: &mut World, leg: usize, region: u64) {
+    let bad = Extent::new(region * REGION + 32, 8);
+    world.behaviour[leg].unreadable = Extent::new(world.data_start() + bad.start, bad.sectors());
+    world.hold(leg, What::Writes);
+    world.command(Command::Scrub { extent: bad, repair: true }).expect("it is begun");
+    world.wait(10 * MILLISECOND);
+    assert!(world.status().legs[leg].owed_bytes > 0, "it is being repaired");
+}
+
+/// It would be believed after an unclean stop, though it cannot be read.
+#[test]
+fn no_region_is_armed_under_a_leg_that_is_being_repaired_there() {
+    let mut world = steady_legs(2, patient(REGIONS));
+    find_unreadable(&mut world, A, 1);
+    world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(MILLISECOND);
+    let entry = world.recorded(0);
+    assert!(entry.is_dirty() && entry.authority().index() == A, "{entry:?}");
+    assert!(world.recorded(2).is_dirty(), "others are armed along with it");
+    assert!(!world.recorded(1).is_dirty(), "A cannot be read there");
+}
+
+#[test]
+fn an_armed_region_is_not_carried_to_a_leg_that_is_being_repaired_there() {
+    let mut world = steady_legs(2, patient(REGIONS));
+    world.write(0, 8);
+    world.converge();
+    assert_eq!(world.recorded(1).authority().index(), A);
+    find_unreadable(&mut world, B, 1);
+    world.event(A, LegEvent::Gone { removed: false });
+    world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(10 * MILLISECOND);
+    assert_eq!(world.recorded(0).authority().index(), B);
+    assert_eq!(world.recorded(2).authority().index(), B, "others go along");
+    assert_eq!(world.recorded(1).authority().index(), A);
+}
+
+/// What was dirty at an unclean stop is not armed: it has just been compared, and need not be again.
+#[test]
+fn a_region_found_dirty_becomes_clean() {
+    let mut world = steady_legs(2, arming(REGIONS));
+    world.write(0, 8);
+    world.crash(None, |_| Landing::Whole);
+    world.open(&[A, B]).expect("both legs are there");
+    world.converge();
+    world.wait(SECOND);
+    assert!(is_dirty(&world).is_empty());
+}
