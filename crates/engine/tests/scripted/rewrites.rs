@@ -163,3 +163,14 @@ fn a_leg_is_not_whole_before_its_list_names_again_what_is_lost_again() {
     let read = world.read(LOST.start, LOST.sectors());
     assert!(world.has_failed(read), "the data is lost");
 }
+
+/// The same where the other leg is away, and nobody can take over.
+#[test]
+fn what_a_write_had_rewritten_is_lost_again_though_no_other_leg_is_there() {
+    let mut world = with_something_lost();
+    let (authority, other, _) = rewrite(&mut world);
+    world.event(other, LegEvent::Gone { removed: false });
+    let flush = world.only(authority, What::Flushes);
+    world.fail(flush);
+    assert_eq!(world.engine().lost_extents(), [LOST]);
+}
