@@ -36,6 +36,8 @@ use crate::plan::{Plan, REQUEST_SECTORS_MAX, Shape, Weather};
 use crate::trace::{Topic, Trace};
 use hemi_random::Rng;
 
+/// With each move that an input may try it looks at 16 records, for two reasons and twice.
+const STEPS_PER_MOVE: u64 = 1 + 16 * 2 * 2;
 /// The engine's thorough self-check runs once in this many steps.
 const THOROUGH_EVERY: u64 = 1000;
 /// The longest that a detach waits for a silent leg, in nanoseconds.
@@ -178,6 +180,8 @@ pub struct World {
     pub(crate) disks: Vec<Disk>,
     pub(crate) legs: Vec<Behaviour>,
     pub(crate) kept: Kept,
+    /// Steps that the engine has taken for moves of authority.
+    move_steps: u64,
     /// The legs that the volume was opened with, as a mask.
     pub(crate) opened: u8,
     pub(crate) events: Events,
@@ -241,6 +245,7 @@ impl Default for World {
             settings: Settings::default(),
             disks: Vec::new(),
             legs: Vec::new(),
+            move_steps: 0,
             opened: 0,
             events: Events::default(),
             ios: Vec::new(),
@@ -404,6 +409,7 @@ impl World {
         let ledger = self.kept.ledger_for(&opening);
         let mut traits = [LegTraits::default(); LEGS_MAX];
         self.opened = 0;
+        self.move_steps = 0;
         for &leg in legs {
             traits[usize::from(leg)] = self.traits(leg);
             self.opened |= 1 << leg;
@@ -430,6 +436,7 @@ impl World {
 
     /// Performs the engine's actions until it has none.
     pub(crate) fn take_actions(&mut self) {
+        self.check_moves();
         while let Some(action) = self.engine().next_action() {
             if !self.kept.takes_action() {
                 return;
@@ -441,6 +448,16 @@ impl World {
                 Action::Notice(notice) => self.take_notice(notice),
                 Action::Closed => self.closed = true,
             }
+        }
+    }
+
+    /// Checks that the last input tried few moves of authority, and looked at few records for more.
+    fn check_moves(&mut self) {
+        let steps = self.engine().move_steps();
+        let taken = steps.saturating_sub(std::mem::replace(&mut self.move_steps, steps));
+        let most = self.settings.limits.moves_per_input as u64 * STEPS_PER_MOVE;
+        if taken > most {
+            self.broken("engine", format!("{taken} steps for moves of authority with one input"));
         }
     }
 
