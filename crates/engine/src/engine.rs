@@ -29,7 +29,7 @@ use hemi_units::{Instant, MILLISECOND};
 
 use change::configure::InForce;
 use change::detach::Detaching;
-use change::leaving::{Losing, Prerequisites};
+use change::leaving::{GivingUp, Prerequisites};
 use change::leg_set::Changes;
 use change::life::Life;
 use path::acknowledge::Revisits;
@@ -92,7 +92,7 @@ pub struct Engine<B: Buffers> {
     life: Life,
     changes: Changes,
     prerequisites: Prerequisites,
-    losing: Losing,
+    giving_up: GivingUp,
     detaching: Detaching,
     scrubbing: Scrubbing,
     moving: Moving,
@@ -170,7 +170,7 @@ impl<B: Buffers> Engine<B> {
             life: Life::new(),
             changes: Changes::new(),
             prerequisites: Prerequisites::default(),
-            losing: Losing::default(),
+            giving_up: GivingUp::default(),
             detaching: Detaching::default(),
             scrubbing: Scrubbing::default(),
             moving: Moving::default(),

@@ -403,6 +403,8 @@ planted! {
     HealingTrusted,
     /// Each tick looks at all armed regions while a leg waits to be marked out.
     ArmedWalkedAgain,
+    /// Each tick looks at all touched regions while a leg waits to be marked out.
+    TouchedWalkedAgain,
 }
 
 #[cfg(feature = "planted")]

@@ -125,8 +125,8 @@ pub struct Limits {
     pub records_per_request: u32,
     /// Region records looked at per tick for authority to return to a better leg. Default 4096.
     pub returns_per_tick: usize,
-    /// Regions looked at for cleaning at each tick, and in one go for what a leg that is gone for good
-    /// had alone. Default 2048.
+    /// Regions looked at for cleaning at each tick, and in one go for whether they depend on a leg that
+    /// is to be marked out. Default 2048.
     pub cleans_per_tick: usize,
     /// Regions made whole for a leg at each tick. Default 8192.
     pub heals_per_tick: usize,

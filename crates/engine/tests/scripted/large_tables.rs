@@ -32,6 +32,7 @@ fn settings() -> Settings {
         limits: Limits {
             cleans_per_tick: IN_ONE_GO,
             heals_per_tick: IN_ONE_GO,
+            returns_per_tick: IN_ONE_GO,
             ..Limits::default()
         },
         ..calm()
@@ -224,5 +225,45 @@ fn a_leg_that_waits_to_be_marked_out_costs_no_walk_over_the_armed_regions() {
     assert!(world.status().armed_regions > 4000, "others stay armed");
     world.release(B);
     world.wait(SECOND);
+    assert!(is_out(&world, A, OutReason::Unresponsive), "B has the write");
+}
+
+/// B decides thousands of touched regions, and cannot take over the one that A decides.
+#[test]
+fn a_leg_that_waits_to_be_marked_out_costs_no_walk_over_the_touched_regions() {
+    const TOUCHED: u64 = 4000;
+    let mut world = volume(Settings {
+        dirty_regions_max: REGIONS as u32,
+        clean_after: 1000 * SECOND,
+        out_after: 2 * SECOND,
+        ..settings()
+    });
+    world.steady(A, MILLISECOND);
+    for _ in 0..50 {
+        world.write(0, 8);
+        world.wait(2 * MILLISECOND);
+    }
+    for region in 0..TOUCHED {
+        world.write(region * REGION, 8);
+        world.wait(MILLISECOND / 2);
+    }
+    world.wait(SECOND);
+    // Of another page: authority moves page by page.
+    let last = (REGIONS - 1) * REGION;
+    world.write(last, 8);
+    world.hold(B, What::Writes);
+    world.write(last, 8);
+    assert_eq!(world.status().legs[A].authority_regions, 1, "it has taken the late write over");
+    world.event(A, LegEvent::Gone { removed: false });
+    for write in world.ids(B, What::Writes) {
+        world.fail(write);
+    }
+    world.wait(3 * SECOND);
+    assert_eq!(world.status().legs[B].authority_regions, TOUCHED as u32);
+    let most = most_looks_in(&mut world, 10 * SECOND);
+    assert!(most < LOOKS_MAX, "{most} looks for one input");
+    assert!(!is_out(&world, A, OutReason::Unresponsive), "only A has the write");
+    world.release(B);
+    world.wait(60 * SECOND);
     assert!(is_out(&world, A, OutReason::Unresponsive), "B has the write");
 }

@@ -17,9 +17,17 @@ pub(in crate::engine) struct Prerequisites {
     objects: Vec<(u32, u64)>,
 }
 
-/// For each leg that is gone for good: the region where the search goes on for what it had alone.
+/// The places where searches for what depends on a leg go on, for each leg.
 #[derive(Default)]
-pub(in crate::engine) struct Losing([u32; LEGS_MAX]);
+pub(in crate::engine) struct GivingUp([Places; LEGS_MAX]);
+
+#[derive(Default)]
+struct Places {
+    /// The untouched region that is looked at next for what the leg had alone, if it is gone for good.
+    region: u32,
+    /// The record that is looked at next for whether the leg is the authority.
+    record: u32,
+}
 
 impl Prerequisites {
     /// Forgets them: the change is taken back.
@@ -56,9 +64,14 @@ impl<B: Buffers> Engine<B> {
         if self.regions.authority_count(index) == 0 {
             return !depend;
         }
-        let mut at = self.regions.oldest();
-        while let Some(record) = at {
-            at = self.regions.newer(record);
+        let walks = planted::is(Planted::TouchedWalkedAgain);
+        let most = if walks { usize::MAX } else { self.settings.limits.cleans_per_tick };
+        for _ in 0..most {
+            let Some(record) = self.regions.record_from(self.giving_up.0[leg].record) else {
+                self.giving_up.0[leg].record = 0;
+                break;
+            };
+            self.giving_up.0[leg].record = record + 1;
             let region = self.regions.region_of(record);
             if self.regions.decides(index, region) {
                 self.regions.force_move(record);
@@ -94,8 +107,11 @@ impl<B: Buffers> Engine<B> {
     /// and only this leg may have it when the authority turns out to have lost it.
     fn absent_authorities_depend_on(&self, leg: usize) -> bool {
         let is_gone = |leg: &Leg| matches!(leg.watch.health(), Health::Gone { removed: false, .. });
+        let decides = |other: &Leg| {
+            other.index.index() != leg && self.regions.authority_count(other.index) > 0
+        };
         if self.legs[leg].watch.is_removed()
-            || !self.legs.iter().any(is_gone)
+            || !self.legs.iter().any(|other| is_gone(other) && decides(other))
             || planted::is(Planted::OutBesideAbsent)
         {
             return false;
@@ -143,11 +159,11 @@ impl<B: Buffers> Engine<B> {
         let in_one_go = self.settings.limits.cleans_per_tick;
         let most = if planted::is(Planted::LostAllAtOnce) { usize::MAX } else { in_one_go };
         for _ in 0..most {
-            let Some(region) = self.next_owed(heir, self.losing.0[leg]) else {
-                self.losing.0[leg] = 0;
+            let Some(region) = self.next_owed(heir, self.giving_up.0[leg].region) else {
+                self.giving_up.0[leg].region = 0;
                 return;
             };
-            self.losing.0[leg] = region + 1;
+            self.giving_up.0[leg].region = region + 1;
             let is_whole = self.regions.entry(region).is_whole(index);
             if is_whole && !self.regions.is_touched(region) && !self.is_whole_beside(index, region)
             {
