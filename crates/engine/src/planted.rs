@@ -405,6 +405,8 @@ planted! {
     ArmedWalkedAgain,
     /// Each tick looks at all touched regions while a leg waits to be marked out.
     TouchedWalkedAgain,
+    /// A leg that owes what its medium could not read counts as having all of an untouched region.
+    UnreadableUncounted,
 }
 
 #[cfg(feature = "planted")]

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use super::Regions;
 use crate::identifiers::{LEGS_MAX, LegIndex};
+use crate::planted::{self, Planted};
 
 /// Sets of legs.
 const MASKS: usize = 1 << LEGS_MAX;
@@ -73,7 +74,7 @@ impl Regions {
             self.wake_move(record);
             return;
         }
-        if !entry.is_whole(leg) {
+        if !entry.is_whole(leg) || planted::is(Planted::UnreadableUncounted) {
             return;
         }
         let sound = self.sound(region);
