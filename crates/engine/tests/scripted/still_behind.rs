@@ -5,7 +5,7 @@ use crate::world::script::What;
 use crate::world::{REGION_BYTES, World, calm, steady_legs};
 use hemi_engine::command::Command;
 use hemi_engine::identifiers::LegIndex;
-use hemi_engine::io::{LegEvent, Operation};
+use hemi_engine::io::{LegEvent, Notice, Operation};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
 use hemi_world::disk::Cache;
@@ -114,4 +114,60 @@ fn an_armed_region_is_not_carried_to_a_leg_that_has_not_flushed_it() {
     world.open(&[A, B]).expect("both are there");
     world.read_everything();
     world.converge();
+}
+
+const REGIONS: u64 = 14;
+/// The last region.
+const LAST: Extent = Extent { start: (REGIONS - 1) * REGION, end: REGIONS * REGION };
+
+/// Returns a world in which B owes many regions as a whole, and a write to the last of them, in flight to A
+/// alone.
+fn writing_to_one_leg() -> (World, u64) {
+    let settings = Settings { clean_after: 100 * MILLISECOND, dirty_regions_max: 64, ..patient() };
+    let mut world = steady_legs(2, settings);
+    world.event(B, LegEvent::Gone { removed: false });
+    for region in 0..REGIONS {
+        world.write(region * REGION, 8);
+    }
+    world.wait(SECOND);
+    world.hold(A, What::Reads);
+    world.hold(A, What::Writes);
+    world.event(B, LegEvent::Back);
+    let mut last = 0;
+    for region in 0..REGIONS {
+        last = world.submit(Operation::Write, Extent::new(region * REGION, 8), false);
+    }
+    world.wait(MILLISECOND);
+    assert!(
+        world.is_in_flight(A, What::Writes, LAST) && !world.is_in_flight(B, What::Writes, LAST)
+    );
+    (world, last)
+}
+
+/// The regions are lost with A. B gets the writes, and were one in its cache alone when the list names it no
+/// more, a power cut would bring back what was there before.
+#[test]
+fn a_write_over_what_is_lost_meanwhile_waits_for_a_flush() {
+    let (mut world, write) = writing_to_one_leg();
+    world.hold(B, What::Flushes);
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| Some(Landing::Not));
+    assert!(world.notices.contains(&Notice::Lost { extent: LAST }));
+    world.wait(2 * SECOND);
+    assert_ne!(world.disks[B].contents()[LAST.start as usize], 0, "B has the write");
+    assert!(!world.is_answered(write), "it is in a cache alone");
+    world.release(B);
+    world.wait(SECOND);
+    assert!(world.is_answered(write) && !world.has_failed(write));
+}
+
+#[test]
+fn a_write_fails_that_the_only_leg_it_was_sent_to_fails() {
+    let (mut world, write) = writing_to_one_leg();
+    let start = world.data_start() + LAST.start;
+    let on_a = world.in_flight(A, What::Writes);
+    let failing = on_a.iter().find(|p| p.io.extent.start == start).expect("it is there").io.id;
+    world.fail(failing);
+    world.wait(MILLISECOND);
+    assert!(world.has_failed(write));
 }
