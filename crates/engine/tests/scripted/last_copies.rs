@@ -2,7 +2,7 @@
 
 use crate::world::landing::{Landing, lose_cache};
 use crate::world::script::What;
-use crate::world::{LONG, REGION_BYTES, World, calm};
+use crate::world::{LONG, REGION_BYTES, World, calm, steady_legs};
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
@@ -61,4 +61,48 @@ fn the_last_copy_is_kept_past_the_budget_until_a_leg_has_it() {
     assert!(!world.has_failed(flush), "nothing is lost");
     world.wait(SECOND);
     world.read_everything();
+}
+
+/// Past the budget for copies a write fails on B. A, which has it, is away, and the copy is the last that B can
+/// be given at present.
+#[test]
+fn a_copy_is_kept_for_what_a_leg_that_is_away_has() {
+    let mut world = steady_legs(2, Settings { copies_reserve: u64::MAX, ..calm() });
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    world.event(A, LegEvent::Gone { removed: false });
+    let failing = world.only(B, What::Writes);
+    world.fail(failing);
+    world.release(B);
+    world.wait(LONG);
+    assert_ne!(world.disks[B].contents()[0], 0, "it is written from the copy");
+}
+
+/// The same, and C has it, which answers but is out: it decides nothing, and may go at any time.
+#[test]
+fn a_copy_is_kept_for_what_a_leg_that_is_out_has() {
+    const C: usize = 2;
+    let settings = Settings { out_after: SECOND, copies_reserve: u64::MAX, ..calm() };
+    let mut world = steady_legs(3, settings);
+    world.event(C, LegEvent::Gone { removed: false });
+    world.write(SECOND_REGION, 8);
+    world.wait(2 * SECOND);
+    // It has no room for what it owes, and stays out.
+    world.behaviour[C].full = Extent::new(world.data_start() + SECOND_REGION, 8);
+    world.event(C, LegEvent::Back);
+    world.wait(5 * SECOND);
+    assert!(world.status().legs[C].out_reason.is_some(), "it is out");
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    world.wait(10 * MILLISECOND);
+    assert_ne!(world.disks[C].contents()[0], 0, "C has it");
+    world.event(A, LegEvent::Gone { removed: false });
+    world.hold(C, What::Reads);
+    let failing = world.only(B, What::Writes);
+    world.fail(failing);
+    world.event(C, LegEvent::Gone { removed: true });
+    world.abort(C, |_| Some(Landing::Not));
+    world.release(B);
+    world.wait(LONG);
+    assert_ne!(world.disks[B].contents()[0], 0, "it is written from the copy");
 }
