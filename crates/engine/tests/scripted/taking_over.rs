@@ -96,6 +96,38 @@ fn a_region_touched_after_the_last_flush_moves_without_one() {
     assert!(world.is_answered(write), "it waits for a flush of B");
 }
 
+/// A has lost its cache, and B takes over with all that it had. When B is late later and answers before A can
+/// take over, it stays.
+#[test]
+fn a_leg_that_took_over_for_a_lost_cache_is_not_in_doubt_for_that() {
+    let mut world = steady_legs(2, calm());
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    world.hold(A, What::Flushes);
+    world.submit(Operation::Flush, Extent::default(), false);
+    let failing = world.only(A, What::Flushes);
+    world.disks[A].drop_cache();
+    world.fail(failing);
+    world.release(A);
+    world.wait(5 * SECOND);
+    assert_eq!(world.status().legs[A].owed_bytes, 0);
+    world.flush();
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    assert_eq!(world.recorded(0).authority().index(), B);
+    world.hold(A, What::Flushes);
+    world.hold(B, What::Flushes);
+    world.hold(B, What::Anything);
+    world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(LONG);
+    world.release_kind(B, What::Anything);
+    world.wait(MILLISECOND);
+    world.release(A);
+    world.wait(5 * MILLISECOND);
+    assert_eq!(world.recorded(0).authority().index(), B);
+    assert_eq!(world.status().authority_moves, 1);
+}
+
 /// Nobody uses the region. A may have lost its cache, and would decide it after a kill.
 #[test]
 fn authority_leaves_a_leg_without_a_session_though_nobody_waits() {
