@@ -128,6 +128,52 @@ fn a_leg_that_took_over_for_a_lost_cache_is_not_in_doubt_for_that() {
     assert_eq!(world.status().authority_moves, 1);
 }
 
+/// B has drained a region that was flushed without it, and has not been flushed since. The region has been
+/// touched after that flush.
+#[test]
+fn a_leg_that_takes_over_has_flushed_what_it_drained() {
+    let mut world = steady_legs(2, Settings { clean_after: 100 * MILLISECOND, ..calm() });
+    world.event(B, LegEvent::Gone { removed: false });
+    world.write(REGION, 8);
+    world.wait(SECOND);
+    world.flush();
+    world.hold(B, What::Flushes);
+    world.event(B, LegEvent::Back);
+    world.wait(10 * MILLISECOND);
+    assert_eq!(world.status().legs[B].owed_bytes, 0);
+    world.write(REGION + 16, 8);
+    world.hold(A, What::Anything);
+    let write = world.submit(Operation::Write, Extent::new(REGION + 16, 8), false);
+    world.wait(LONG);
+    assert!(!world.is_answered(write), "B has not flushed what was flushed before");
+    world.crash(Some(Cache::Dropped), |_| Landing::Not);
+    world.open(&[A, B]).expect("both are there");
+    world.read_everything();
+}
+
+/// The first region can move without a flush. The second has been flushed on A alone, and does not go along.
+#[test]
+fn a_region_that_needs_a_flush_does_not_move_along_with_others() {
+    let mut world = steady_legs(2, calm());
+    world.write(REGION, 8);
+    world.wait(MILLISECOND);
+    world.lose_leg(B, Cache::Dropped);
+    world.flush();
+    world.event(B, LegEvent::Back);
+    world.wait(5 * SECOND);
+    assert_eq!(world.status().legs[B].owed_bytes, 0, "B has drained");
+    world.hold(B, What::Flushes);
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    world.event(A, LegEvent::Gone { removed: false });
+    world.wait(MILLISECOND);
+    assert_eq!(world.recorded(0).authority().index(), B);
+    assert_eq!(world.recorded(1).authority().index(), A);
+    world.crash(Some(Cache::Dropped), |_| Landing::Not);
+    world.open(&[A, B]).expect("both are there");
+    world.read_everything();
+}
+
 /// Nobody uses the region. A may have lost its cache, and would decide it after a kill.
 #[test]
 fn authority_leaves_a_leg_without_a_session_though_nobody_waits() {
