@@ -55,10 +55,11 @@ impl World {
         self.end();
         self.settings = settings;
         self.suffer_put_back();
-        self.judge_lies();
-        if let Some(loss) = loss.filter(|_| self.violation.is_none()) {
+        if let Some(loss) = loss {
             self.start_without_ledger(loss);
         }
+        // By what is left: a ledger that is lost for good does not make up for a page.
+        self.judge_lies();
         self.start(start);
         self.end_ledger_loss();
         if self.violation.is_some() {
