@@ -36,7 +36,7 @@ use crate::plan::{Plan, REQUEST_SECTORS_MAX, Shape, Weather};
 use crate::trace::{Topic, Trace};
 use hemi_random::Rng;
 
-/// With each move that an input may try it looks at 16 records, for two reasons and twice.
+/// Steps of an input for each move that it may try: the try, and 16 records looked at twice for two reasons.
 const STEPS_PER_MOVE: u64 = 1 + 16 * 2 * 2;
 /// The engine's thorough self-check runs once in this many steps.
 const THOROUGH_EVERY: u64 = 1000;

@@ -235,7 +235,7 @@ fn an_armed_region_is_not_carried_to_a_leg_that_is_being_repaired_there() {
     assert_eq!(world.recorded(1).authority().index(), A);
 }
 
-/// What was dirty at an unclean stop is not armed: it has just been compared, and need not be again.
+/// A region that was dirty at an unclean stop is not armed: it has just been compared, and need not be again.
 #[test]
 fn a_region_found_dirty_becomes_clean() {
     let mut world = steady_legs(2, arming(REGIONS));

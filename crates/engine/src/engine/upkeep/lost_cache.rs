@@ -98,7 +98,7 @@ impl<B: Buffers> Engine<B> {
         alone
     }
 
-    /// What a leg has drained and is not recorded whole for may have been in its cache alone. In any
+    /// Content that a leg has drained and is not recorded whole for may have been in its cache alone. In any
     /// other untouched region without a record it is whole, or owes all of it.
     fn lose_healing(&mut self, leg: usize) {
         let index = LegIndex(leg as u8);
