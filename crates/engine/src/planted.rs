@@ -375,7 +375,7 @@ planted! {
     DetachAwaitsFailing,
     /// A leg that has come back is marked out once one has recorded it that keeps failing to.
     OutAwaitsFailing,
-    /// What has to be durable before a leg is out may be so on that leg alone.
+    /// Metadata that has to be durable before a leg is out may be so on that leg alone.
     LeaverVouches,
     /// A leg is out before what it takes along is listed as lost on one that stays.
     OutBeforeList,
@@ -383,11 +383,11 @@ planted! {
     AckBeforeList,
     /// The lost list that names something again counts as known to legs with an older one.
     LostAgainUnnamed,
-    /// What lies beneath writes in flight to a leg that loses its cache is forgotten.
+    /// Content beneath writes in flight to a leg that loses its cache is forgotten.
     BeneathForgotten,
     /// A leg comes in though it lacks more than exposure allows.
     InWithoutRoom,
-    /// What a leg that is silent may still have is given up with one that is gone for good.
+    /// Content that a silent leg may still have is given up with a leg that is gone for good.
     SilentLegGivenUp,
     /// A write with FUA does not count as a flush when authority moves.
     FuaNoFlush,
@@ -399,7 +399,7 @@ planted! {
     LostAllAtOnce,
     /// While any region is whole on it alone, a leg that is to be marked out gives up nothing else.
     LossHoldsUp,
-    /// What a leg has drained and not flushed survives the loss of its cache.
+    /// Content that a leg has drained and not flushed survives the loss of its cache.
     HealingTrusted,
     /// Each tick looks at all armed regions while a leg waits to be marked out.
     ArmedWalkedAgain,
@@ -407,6 +407,8 @@ planted! {
     TouchedWalkedAgain,
     /// A leg that owes what its medium could not read counts as having all of an untouched region.
     UnreadableUncounted,
+    /// A flush that waits for a page that a leg is late with looks for the next leg's at the next tick only.
+    LeftPageAwaited,
 }
 
 #[cfg(feature = "planted")]

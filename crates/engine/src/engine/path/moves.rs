@@ -51,22 +51,23 @@ impl<B: Buffers> Engine<B> {
     /// Tries moves that are wanted. Those that cannot go yet stay wanted.
     pub(in crate::engine) fn retry_moves(&mut self) {
         self.look_for_moves();
-        let made_before = self.regions.moves_made();
+        let mut left_late_page = false;
         let most = self.settings.limits.moves_per_input as u64;
         self.wake_what_may_move(most);
         let due = self.regions.moves_due().min(most);
         for _ in 0..due {
             let Some(record) = self.regions.next_move() else { break };
-            self.retry_move(record);
+            left_late_page |= self.retry_move(record);
         }
         if self.regions.moves_wanted() > most {
             for _ in 0..self.regions.moves_awaited().min(most - due) {
                 let Some(record) = self.regions.next_awaited_move() else { break };
-                self.retry_move(record);
+                left_late_page |= self.retry_move(record);
             }
         }
-        if self.regions.moves_made() != made_before && self.flushing.is_awaited() {
-            // What flushes wait for now are the pages of these moves.
+        if left_late_page && self.flushing.is_awaited() {
+            // They wait for the page of the next leg. Any other move is looked at later: it may be
+            // undone by then, and its page would be written for nothing, mostly on a slower leg.
             self.consider_flushes();
             self.look_for_moves();
         }
@@ -130,14 +131,16 @@ impl<B: Buffers> Engine<B> {
         self.moving.steps += (looked_at + asked) as u64;
     }
 
-    fn retry_move(&mut self, record: u32) {
+    /// Tries one move. Returns true if it went off a leg that is late with the region's page.
+    fn retry_move(&mut self, record: u32) -> bool {
         self.moving.steps += 1;
+        let region = self.regions.region_of(record);
+        let from = self.regions.entry(region).authority();
         let before = self.regions.moves_made();
         let held = self.regions.rewrites_wait(record);
         let failed = self.has_failed_on_authority(record);
         let late = self.relief_of_late_authority(record);
         let moved = self.try_move(record, failed, late);
-        let region = self.regions.region_of(record);
         for (leg, stamp) in moved.flushes.into_iter().flatten() {
             self.legs[leg.index()].stamps.want_flush(stamp);
         }
@@ -148,9 +151,12 @@ impl<B: Buffers> Engine<B> {
         if moved.settled || held && !holds {
             self.retry_waiting(record);
         }
-        if self.regions.moves_made() != before {
-            self.reconsider_region(region);
+        if self.regions.moves_made() == before {
+            return false;
         }
+        self.reconsider_region(region);
+        let page = self.regions.page_of(region);
+        self.regions.metadata().is_late(page, from) && !planted::is(Planted::LeftPageAwaited)
     }
 
     /// Returns true if an operation that waits in a region failed on the region's authority.
