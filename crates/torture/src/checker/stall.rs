@@ -29,6 +29,10 @@ const CALM: u64 = SECOND / 2;
 /// The number of other requests' I/Os that may go before each of a request's parts but the first.
 const OTHERS_AHEAD: u64 = 4;
 
+/// The number of other requests' I/Os that may go before each piece of a write that is let in piece by piece:
+/// single writes of clients take their turns beside it.
+const OTHERS_BEFORE_PIECE: u64 = 8;
+
 /// The smallest piece of a write that the engine lets in at once where the bound in age leaves room
 /// for little debt (its `PIECE_MIN`).
 const LET_IN_BYTES: u64 = 16 << 10;
@@ -213,7 +217,7 @@ impl World {
         let is_write = matches!(asked.operation, Operation::Write | Operation::WriteZeroes { .. });
         let bytes = asked.extent.sectors() * SECTOR_BYTES;
         let pieces = if is_write && self.throttles() { bytes / LET_IN_BYTES } else { 0 };
-        self.stall.allowance + OTHERS_AHEAD * pieces * self.stall.slowest
+        self.stall.allowance + OTHERS_BEFORE_PIECE * pieces * self.stall.slowest
     }
 
     /// Returns the number of regions of the volume.
