@@ -74,6 +74,28 @@ fn a_leg_that_cannot_write_one_page_is_marked_out() {
     }
 }
 
+/// The other leg is late with each page, so that authority comes back to the failing leg again and again.
+#[test]
+fn a_leg_that_cannot_write_a_page_is_marked_out_beside_one_that_is_late_with_each() {
+    let (mut world, bad, healthy) = world(false);
+    world.hold(healthy, What::Metadata);
+    for step in 0..1200 {
+        if world.requests.len() < 8 {
+            world.submit(Operation::Write, Extent::new(128 * (step % 16), 8), step % 2 == 0);
+        }
+        let late = world.ids(healthy, What::Metadata);
+        world.wait(23 * MILLISECOND);
+        for id in late {
+            world.land(id);
+        }
+    }
+    let out = Notice::Out { leg: LegIndex(bad as u8), reason: OutReason::WriteErrors };
+    assert!(world.notices.contains(&out), "{:?}", world.notices);
+    world.release(healthy);
+    world.wait(SECOND);
+    assert!(world.requests.is_empty(), "nothing stands in their way");
+}
+
 /// The page says which leg decides, and has to be durable before the one that decided is let go.
 #[test]
 fn a_detach_is_given_up_if_the_leg_that_stays_cannot_write_a_page() {

@@ -43,11 +43,13 @@ impl ChangeKind {
 /// Changes of the leg set in progress, in order; one superblock carries them all.
 pub(in crate::engine) struct Changes {
     changes: Vec<Change>,
+    /// Legs, as a mask, that answer and will be marked out for what they keep failing.
+    failing: u8,
 }
 
 impl Changes {
     pub(in crate::engine) fn new() -> Changes {
-        Changes { changes: Vec::with_capacity(2 * LEGS_MAX) }
+        Changes { changes: Vec::with_capacity(2 * LEGS_MAX), failing: 0 }
     }
 
     pub(in crate::engine) fn is_empty(&self) -> bool {
@@ -133,6 +135,20 @@ impl<B: Buffers> Engine<B> {
         self.changes.going_out() | self.detaching.leaving()
     }
 
+    /// Returns the legs, as a mask, that decide nothing any more: those that are leaving, and those that will be
+    /// marked out for what they keep failing as soon as no region depends on them.
+    pub(in crate::engine) fn unfit_to_decide(&self) -> u8 {
+        self.leaving() | self.changes.failing
+    }
+
+    fn note_failing(&mut self) {
+        let failing = self
+            .legs
+            .that_are_in()
+            .filter(|leg| leg.answers() && self.is_dead(leg.index.index()).is_some());
+        self.changes.failing = failing.fold(0, |legs, leg| legs | leg.index.bit());
+    }
+
     /// Marks out what has been dead for too long, brings in what has drained. A leg that is silent
     /// from the start would keep the volume from opening forever.
     pub(in crate::engine) fn consider_out(&mut self) {
@@ -140,6 +156,7 @@ impl<B: Buffers> Engine<B> {
         if !opening && !self.life.is_serving() {
             return;
         }
+        self.note_failing();
         if !self.changes.is_empty() {
             self.consider_out_meanwhile();
             return;

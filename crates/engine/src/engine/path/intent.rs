@@ -31,7 +31,7 @@ struct Decision<'a> {
 
 impl<B: Buffers> Engine<B> {
     fn decision(&mut self) -> Decision<'_> {
-        let leaving = self.leaving();
+        let leaving = self.unfit_to_decide();
         Decision {
             regions: &mut self.regions,
             among: Candidates {

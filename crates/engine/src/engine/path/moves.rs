@@ -104,7 +104,7 @@ impl<B: Buffers> Engine<B> {
             let flags = [
                 leg.is_in(),
                 leg.answers(),
-                self.is_leaving(index),
+                self.unfit_to_decide() & index.bit() != 0,
                 metadata.knows_lost(index),
                 metadata.is_any_late(index),
                 leg.stamps.may_retry(now),
