@@ -107,9 +107,10 @@ impl World {
         }
         let leg = &mut self.legs[usize::from(change.leg)];
         leg.is_empty = change.kind != ChangeKind::Join;
-        leg.is_gone = false;
+        // One without a session could not be made whole.
+        let was_there = !std::mem::replace(&mut leg.is_gone, false);
         leg.times_gone += 1;
-        if change.kind == ChangeKind::Detach && change.was_in {
+        if change.kind == ChangeKind::Detach && change.was_in && was_there {
             self.check_walk_away(change);
         }
     }
