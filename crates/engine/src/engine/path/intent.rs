@@ -166,13 +166,14 @@ impl<B: Buffers> Engine<B> {
         if planted::is(Planted::AuthorityStuck) {
             return;
         }
+        let unfit = self.unfit_to_decide();
         let best = self
             .legs
             .that_are_in()
             .filter(|leg| {
                 leg.is_trusted(self.clock.now()) && !leg.pace.is_slow() && !leg.is_lagging()
             })
-            .filter(|leg| !self.is_leaving(leg.index))
+            .filter(|leg| unfit & leg.index.bit() == 0)
             .min_by_key(|leg| leg.rank())
             .map(|leg| leg.index);
         let Some(best) = best else { return };
