@@ -144,7 +144,7 @@ impl Regions {
         marks: &mut Marks,
     ) -> Option<BlockWrite> {
         let write = self.metadata.next_write(leg, withheld, marks)?;
-        Some(BlockWrite { moves: self.moves.made(), ..write })
+        Some(BlockWrite { moves: self.moves_made(), ..write })
     }
 
     /// A metadata write ended.

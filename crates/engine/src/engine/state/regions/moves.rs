@@ -101,10 +101,6 @@ impl Moves {
         }
     }
 
-    pub(super) fn made(&self) -> u64 {
-        self.made
-    }
-
     /// A record is no longer in use.
     pub(super) fn forget(&mut self, record: u32) {
         for set in [
