@@ -59,7 +59,7 @@ impl<B: Buffers> Engine<B> {
         {
             return false;
         }
-        let stay = self.legs_that_stay(index).fold(0, |legs, leg| legs | leg.index.bit());
+        let stay = self.mask_that_stays(index);
         self.regions.disarm_all_of(index, stay);
         if self.regions.authority_count(index) == 0 {
             return !depend;
@@ -140,7 +140,7 @@ impl<B: Buffers> Engine<B> {
     /// drained one still has to flush and be recorded whole.
     fn untouched_regions_depend_on(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
-        let stay = self.legs_that_stay(index).fold(0, |legs, leg| legs | leg.index.bit());
+        let stay = self.mask_that_stays(index);
         let depend = self.regions.depend_on(index, stay);
         if depend && self.legs[leg].watch.is_removed() {
             self.lose_untouched(leg);
@@ -194,6 +194,11 @@ impl<B: Buffers> Engine<B> {
     /// The legs that are in and will be, one left out.
     pub(in crate::engine) fn legs_that_stay(&self, except: LegIndex) -> impl Iterator<Item = &Leg> {
         self.legs.iter().filter(move |leg| self.stays(leg, except))
+    }
+
+    /// Returns the legs that are in and will be, one left out, as a mask.
+    fn mask_that_stays(&self, except: LegIndex) -> u8 {
+        self.legs_that_stay(except).fold(0, |legs, leg| legs | leg.index.bit())
     }
 
     /// Records what was on a leg alone that is gone for good. No flush was promised of what the leg
