@@ -409,6 +409,8 @@ planted! {
     UnreadableUncounted,
     /// A flush that waits for a page that a leg is late with looks for the next leg's at the next tick only.
     LeftPageAwaited,
+    /// A leg that is out and was put back is doubted by what the pages say alone.
+    OlderByPagesOnly,
 }
 
 #[cfg(feature = "planted")]

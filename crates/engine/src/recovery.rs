@@ -179,10 +179,10 @@ pub fn assess_outlived_short_pages(
         Reader { images, slots: &slots, voters: &voters, superblock: &superblock, lacking, marks };
     let mut opening = reader.read()?;
     let older = outlived.legs_older(&superblock, &slots, images);
-    doubt_who_is_older(&mut opening, lacking | older);
     if let Err(problem) = outlived.decide(&mut opening, older) {
         return refuse(vec![problem]);
     }
+    doubt_who_is_older(&mut opening, lacking | older);
     match undecided(&opening) {
         None => Ok(opening),
         Some(problem) => refuse(vec![problem]),
@@ -190,7 +190,7 @@ pub fn assess_outlived_short_pages(
 }
 
 /// Takes from legs that may have been put back to an older state what another leg that is in has as
-/// well: they owe it.
+/// well, by the pages or by the ledger: they owe it.
 ///
 /// A clean close is recorded on every leg that answers. A leg that lacks the record was silent then, or
 /// has been put back since, and nothing tells which. After an unclean stop a leg that is in may lack the
@@ -208,7 +208,9 @@ fn doubt_who_is_older(opening: &mut Opening, mut older: u8) {
         older &= voters;
     }
     let mut alone = 0;
-    for entry in &mut opening.table {
+    let trusted = opening.ledger.is_some() && planted::is(Planted::OlderByPagesOnly);
+    let recorded = opening.ledger.as_mut().map_or(&mut [][..], |ledger| &mut ledger.recorded);
+    for entry in opening.table.iter_mut().filter(|_| !trusted).chain(recorded) {
         let others = entry.whole() & !older;
         // A leg that is out decides nothing, whole or not.
         let can_decide = if planted::is(Planted::OutLegVouches) { others } else { others & voters };

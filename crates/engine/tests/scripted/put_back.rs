@@ -66,10 +66,11 @@ fn is_whole(world: &World, region: usize) -> bool {
     world.recorded(region).is_whole(LegIndex(B as u8))
 }
 
-/// Opens with both legs, and compares them once B is in.
+/// Opens with every leg, and compares them once all are in.
 fn open_and_compare(world: &mut World) {
     world.behaviour[B].full = Extent::default();
-    world.open(&[A, B]).expect("A decides");
+    let legs: Vec<usize> = (0..world.disks.len()).collect();
+    world.open(&legs).expect("the others decide");
     world.read_everything();
     world.converge();
 }
@@ -269,6 +270,37 @@ fn a_leg_that_is_out_and_older_than_the_ledger_knows_is_filled_again() {
     world.crash(None, |_| Landing::Not);
     world.disks[B] = older;
     assert_eq!(sequence(&world, A), sequence(&world, B));
+    open_and_compare(&mut world);
+}
+
+/// It has filled a region since, which the ledger alone says by then.
+#[test]
+fn a_leg_that_is_out_and_was_put_back_is_not_whole_by_the_ledger_either() {
+    let mut world = world(true);
+    let older = older(&mut world);
+    silence(&mut world);
+    world.crash(None, |_| Landing::Not);
+    world.disks[B] = older;
+    world.behaviour[B].full = Extent::new(world.data_start() + 2 * REGION, 8);
+    world.open(&[A, B]).expect("A decides");
+    world.step(world.now + SECOND);
+    let older = world.disks[B].clone();
+    world.crash(None, |_| Landing::Not);
+    world.open(&[A, B]).expect("A decides");
+    let by_ledger = |world: &World| {
+        let images = world.images();
+        let opening =
+            world.machine.with_outlived(|outlived| recovery::assess_outlived(&images, outlived));
+        opening.expect("A decides").table[0].is_whole(LegIndex(B as u8))
+    };
+    while !by_ledger(&world) {
+        let until = world.now + SECOND;
+        world.step(until);
+    }
+    assert!((0..4).all(|region| !is_whole(&world, region)), "by the pages B is whole nowhere");
+    world.crash(None, |_| Landing::Not);
+    world.disks[B] = older;
+    assert!(!by_ledger(&world), "the superblock of the last start is not on it");
     open_and_compare(&mut world);
 }
 
