@@ -411,6 +411,8 @@ planted! {
     LeftPageAwaited,
     /// A leg that is out and was put back is doubted by what the pages say alone.
     OlderByPagesOnly,
+    /// Of two legs that missed a clean close both decide a region that no other can.
+    OlderLegsAlike,
 }
 
 #[cfg(feature = "planted")]

@@ -196,9 +196,9 @@ pub fn assess_outlived_short_pages(
 /// has been put back since, and nothing tells which. After an unclean stop a leg that is in may lack the
 /// newest superblock for another reason, and its pages tell what it has; one that is out is judged as
 /// after a close. Once the volume is open nothing tells even that, so the doubt goes into the superblock
-/// that says so: such a leg begins a new epoch, and no page of before speaks for it any more. Where a leg
-/// that is in alone can decide a region that is not possible, and the pages go on speaking until they are
-/// rewritten.
+/// that says so: such a leg begins a new epoch, and no page of before speaks for it any more. Where legs
+/// that may be older alone can decide a region, one of them does, and for that one the pages go on
+/// speaking until they are rewritten.
 fn doubt_who_is_older(opening: &mut Opening, mut older: u8) {
     let voters = voters(&opening.superblock);
     if opening.superblock.open || planted::is(Planted::MissedCloseTrusted) {
@@ -214,7 +214,7 @@ fn doubt_who_is_older(opening: &mut Opening, mut older: u8) {
         let others = entry.whole() & !older;
         // A leg that is out decides nothing, whole or not.
         let can_decide = if planted::is(Planted::OutLegVouches) { others } else { others & voters };
-        let kept = if can_decide == 0 { entry.whole() & older & voters } else { 0 };
+        let kept = if can_decide == 0 { first(entry.whole() & older & voters) } else { 0 };
         alone |= kept;
         if others | kept != entry.whole() {
             opening.doubted |= entry.whole() & older & !kept;
@@ -231,6 +231,11 @@ fn doubt_who_is_older(opening: &mut Opening, mut older: u8) {
     for record in (0..).zip(&mut superblock.legs).filter(|(leg, _)| begins >> leg & 1 == 1) {
         record.1.join_epoch = superblock.join_epoch;
     }
+}
+
+/// Returns the first of the legs in a mask. Legs that may have been put back need not be alike.
+fn first(legs: u8) -> u8 {
+    if planted::is(Planted::OlderLegsAlike) { legs } else { legs & legs.wrapping_neg() }
 }
 
 /// Returns the legs that are in, as a mask.

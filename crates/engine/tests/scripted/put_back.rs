@@ -255,6 +255,34 @@ fn a_leg_that_is_out_does_not_vouch_for_what_one_that_was_put_back_decides() {
     world.read_everything();
 }
 
+/// Two legs that are in fell silent before a clean stop, and nobody else has a region. One of them was put
+/// back: they need not be alike, and one alone decides it.
+#[test]
+fn of_two_legs_that_missed_a_clean_stop_one_decides_what_no_other_has() {
+    const C: usize = 2;
+    let mut world = World::new(1, 3, Settings { out_after: 60 * SECOND, ..impatient() });
+    world.behaviour[A].full = Extent::new(world.data_start(), 8);
+    let older = world.disks[C].clone();
+    world.write(0, 8);
+    world.wait(2 * SECOND);
+    world.hold(B, What::Anything);
+    world.hold(C, What::Anything);
+    let now = world.now;
+    world.engine().command(now, 1, Command::Close { drain_until: now });
+    while !world.closed {
+        world.wait(SECOND);
+    }
+    world.crash(None, |_| Landing::Not);
+    let recovered = world.recovered();
+    assert!(recovered.clean && !recovered.table[0].is_whole(LegIndex(A as u8)));
+    world.disks[C] = older;
+    world.behaviour[A].full = Extent::default();
+    world.steady(C, MILLISECOND / 100);
+    // Where A is whole, too, the old pages go on speaking for B until they are rewritten.
+    world.thorough = false;
+    open_and_compare(&mut world);
+}
+
 /// It has the newest superblock, and older pages than the ledger knows to be durable there.
 #[test]
 fn a_leg_that_is_out_and_older_than_the_ledger_knows_is_filled_again() {
