@@ -129,8 +129,10 @@ impl World {
     fn close_as(&mut self, stop: &Stop) -> Option<Ending> {
         let hung = Kind::Superblocks as usize;
         if let Some((leg, time)) = stop.hung {
-            let until = &mut self.legs[usize::from(leg)].hung_until[hung];
+            let behaviour = &mut self.legs[usize::from(leg)];
+            let until = &mut behaviour.hung_until[hung];
             *until = (*until).max(self.now + time);
+            behaviour.disturbed = behaviour.disturbed.max(*until);
         }
         if stop.drop == Some(0) {
             self.drop_all_sessions();
