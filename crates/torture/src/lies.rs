@@ -19,7 +19,7 @@
 
 use hemi_engine::format::ledger::LedgerError;
 use hemi_engine::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, lost, page};
-use hemi_engine::recovery::{LegImage, Opening, Problem, Refusal};
+use hemi_engine::recovery::{self, LegImage, Opening, Problem, Refusal};
 use hemi_world::disk::Disk;
 
 use crate::faults::Kind;
@@ -122,8 +122,9 @@ impl World {
             (0..images.len()).filter(votes).map(|leg| images[leg]).collect()
         };
         let fates = fates(&voters(&actual), &voters(&meant), &honest.superblock);
+        let forgotten = without_superblock(&actual, &meant);
         match assess(&actual) {
-            Ok(found) if is_same(&found, &honest, &[]) => {
+            Ok(found) if is_same(&found, &honest, forgotten, &[]) => {
                 self.tell(|| "what was lost or misdirected changes nothing".into());
                 self.counts.lies_survived += 1;
                 self.disks.iter_mut().for_each(Disk::forget_lost_records);
@@ -133,7 +134,7 @@ impl World {
                 self.counts.lies_refused += 1;
                 self.end_lies();
             }
-            Ok(found) if is_same(&found, &honest, &fates) => {
+            Ok(found) if is_same(&found, &honest, forgotten, &fates) => {
                 self.tell(|| "no leg has what was lost: nobody can notice".into());
                 self.counts.lies_unnoticed += 1;
                 self.end_lies();
@@ -173,10 +174,19 @@ impl World {
     }
 }
 
+/// Returns the legs whose newest superblock was lost, as a mask.
+fn without_superblock(actual: &[&[u8]], meant: &[&[u8]]) -> u8 {
+    let newest = |image: &[u8]| recovery::newest_of(image).ok();
+    let lost = actual.iter().zip(meant).filter(|(actual, meant)| newest(actual) != newest(meant));
+    let legs = lost.filter_map(|(_, meant)| newest(meant));
+    legs.fold(0, |mask, own| mask | own.leg.bit())
+}
+
 /// Returns true if a start has the same result as another, but for what records decide that are
 /// gone. It may know fewer legs as whole: a leg that lacks the record of a clean close is doubted,
-/// and begins a new epoch.
-fn is_same(one: &Opening, other: &Opening, fates: &[Fate]) -> bool {
+/// and begins a new epoch. Where all that are whole by the other have `forgotten` that record, another leg
+/// may decide alone that lacks it as well.
+fn is_same(one: &Opening, other: &Opening, forgotten: u8, fates: &[Fate]) -> bool {
     let layout = other.superblock.layout;
     let pages = layout.page_count() as usize;
     let is_gone = |object: usize| fates.get(object) == Some(&Fate::Gone);
@@ -184,7 +194,8 @@ fn is_same(one: &Opening, other: &Opening, fates: &[Fate]) -> bool {
         return true;
     }
     let agrees = |(region, (one, other)): (usize, (&RegionEntry, &RegionEntry))| {
-        let fewer = one.whole() != 0 && one.whole() & !other.whole() == 0;
+        let fewer = one.whole() != 0 && one.whole() & !other.whole() == 0
+            || one.whole().is_power_of_two() && other.whole() & !forgotten == 0;
         one == other
             || (one.with_whole(other.whole()) == *other && fewer)
             || is_gone(layout.page_of(region as u32) as usize)
@@ -205,7 +216,6 @@ mod tests {
     use super::*;
     use hemi_engine::format::block;
     use hemi_engine::identifiers::LegIndex;
-    use hemi_engine::recovery;
     use hemi_units::Extent;
 
     /// Returns the metadata of two legs, of two regions in a page each.
@@ -254,14 +264,14 @@ mod tests {
         let (found, honest) = (opened(&before), opened(&meant));
         let fates = fates_of(&before, &meant);
         assert_eq!(fates, [Fate::Gone, Fate::Kept, Fate::Kept, Fate::Kept]);
-        assert!(!is_same(&found, &honest, &[]) && is_same(&found, &honest, &fates));
+        assert!(!is_same(&found, &honest, 0, &[]) && is_same(&found, &honest, 0, &fates));
         let other_page = honest.table[1].with_authority(LegIndex(1));
         let others = [
             Opening { table: vec![found.table[0], other_page], ..opened(&before) },
             Opening { lost: vec![Extent::new(0, 8)], ..opened(&before) },
             Opening { clean: !found.clean, ..opened(&before) },
         ];
-        assert!(others.iter().all(|other| !is_same(other, &honest, &fates)));
+        assert!(others.iter().all(|other| !is_same(other, &honest, 0, &fates)));
     }
 
     #[test]
@@ -273,13 +283,13 @@ mod tests {
         actual[0].clone_from(&before[0]);
         let fates = fates_of(&actual, &meant);
         assert_eq!(fates[0], Fate::Kept, "the other leg has it");
-        assert!(!is_same(&opened(&before), &opened(&meant), &fates));
+        assert!(!is_same(&opened(&before), &opened(&meant), 0, &fates));
         let mut meant = before.clone();
         record(&mut meant, &[0]);
         let mut actual = meant.clone();
         actual[0][address..address + 4096].fill(0xA5);
         let fates = fates_of(&actual, &meant);
         assert_eq!(fates[0], Fate::Damaged);
-        assert!(!is_same(&opened(&before), &opened(&meant), &fates));
+        assert!(!is_same(&opened(&before), &opened(&meant), 0, &fates));
     }
 }
