@@ -411,7 +411,7 @@ planted! {
     LeftPageAwaited,
     /// A leg that is out and was put back is doubted by what the pages say alone.
     OlderByPagesOnly,
-    /// Of two legs that missed a clean close both decide a region that no other can.
+    /// A region that only legs have which missed a clean close is decided by each of them.
     OlderLegsAlike,
 }
 

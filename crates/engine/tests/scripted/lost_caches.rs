@@ -358,8 +358,8 @@ fn a_leg_that_is_back_is_not_given_what_is_older_than_what_was_lost_with_it() {
 /// The number of sectors of a region.
 const REGION: u64 = 128;
 
-/// Returns two legs with room for 64 debts each. A is the authority of the first 27 regions.
-fn room_for_few_debts() -> World {
+/// Returns settings and a shape in which each leg has room for 64 debts.
+fn few_debts() -> (Settings, Shape) {
     let few = Limits { operations_more: 1, ..Limits::default() };
     let settings = Settings {
         requests_max: 3,
@@ -371,7 +371,12 @@ fn room_for_few_debts() -> World {
         copies_reserve: u64::MAX,
         ..calm()
     };
-    let shape = Shape { volume_bytes: 4 << 20, ..Shape::default() };
+    (settings, Shape { volume_bytes: 4 << 20, ..Shape::default() })
+}
+
+/// Returns two legs with room for 64 debts each. A is the authority of the first 27 regions.
+fn room_for_few_debts() -> World {
+    let (settings, shape) = few_debts();
     let mut world = World::of_shape(1, 2, settings, shape);
     world.steady(A, 100 * MICROSECOND);
     world.steady(B, 200 * MICROSECOND);
@@ -471,32 +476,95 @@ fn an_authority_with_no_room_for_debts_makes_some_for_a_write_that_failed() {
     world.read_everything();
 }
 
-/// A has lost with its cache data that is only in flight to B, and the other data that B is to give
-/// back takes all of A's room for debts. The data is given back to A from there, and neither write
-/// lands. A's content stands: ceasing to owe it takes no room.
-#[test]
-fn an_authority_with_no_room_for_debts_stands_where_nobody_else_has_anything() {
-    let mut world = room_for_few_debts();
+/// Returns two legs. B has been silent and is out. It answers again and is sent what clients write, but it
+/// stays out: what it has missed is to be read from A, and such reads do not end.
+fn back_but_out(settings: Settings, shape: Shape) -> World {
+    let settings = Settings { out_after: 300 * MILLISECOND, ..settings };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.steady(A, 100 * MICROSECOND);
+    world.steady(B, 200 * MICROSECOND);
+    world.wait(LONG);
     world.hold(B, What::Anything);
-    world.write(REGION, 8);
-    let to_b = world.only(B, What::Writes);
-    // A comes to owe 62, and this one.
-    write_pieces(&mut world, 36);
-    world.lose_leg(A, Cache::Dropped);
-    world.hold(A, What::Writes);
-    world.event(A, LegEvent::Back);
-    let to_a = world.only(A, What::Writes);
-    world.fail(to_a);
-    world.fail(to_b);
-    world.note_cache_lost();
-    let read = world.submit(Operation::Read, Extent::new(REGION, 8), false);
-    world.wait(MILLISECOND);
-    assert!(world.is_answered(read) && !world.has_failed(read), "A has it");
-    world.release(A);
-    world.release(B);
+    world.write(world.sectors - 8, 8);
     world.wait(SECOND);
+    world.flush();
+    world.hold(A, What::Reads);
+    world.release(B);
+    world.wait(LONG);
+    assert_eq!(world.status().legs[B].state, LegState::Out);
+    world
+}
+
+/// B's device is removed while a client reads there what only B has. B is out already, so nothing changes in
+/// who is in. Returns the read.
+fn read_as_b_is_removed(world: &mut World, extent: Extent) -> u64 {
+    let read = world.submit(Operation::Read, extent, false);
+    world.wait(MILLISECOND);
+    assert!(world.is_in_flight(B, What::Reads, extent), "A lacks it");
+    assert!(!world.is_answered(read));
+    world.event(B, LegEvent::Gone { removed: true });
+    world.abort(B, |_| None);
+    world.wait(MILLISECOND);
+    read
+}
+
+/// Clients are told of the loss. B is back after all, and is given what stands.
+fn come_back_alike(world: &mut World) {
+    world.read_everything();
+    let flush = world.flush();
+    assert!(world.has_failed(flush), "the loss is told");
+    world.release(B);
+    world.event(B, LegEvent::Back);
+    world.wait(10 * SECOND);
     assert_eq!(world.disks[A].contents(), world.disks[B].contents());
     world.read_everything();
+    assert_eq!(world.failed_requests, 1, "no other fails");
+}
+
+/// B has alone what A has lost with its cache, and is removed. A's content stands. A read that was in flight
+/// on B gets that, and so it does before A looks again for somebody who has what it owes.
+#[test]
+fn a_read_finds_the_authority_when_the_last_that_had_it_is_removed() {
+    let mut world = back_but_out(calm(), Shape::default());
+    world.write(0, 8);
+    world.flush();
+    let flushed = world.disks[A].contents()[..8].to_vec();
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    world.lose_leg(A, Cache::Dropped);
+    world.note_cache_lost();
+    world.let_come(A);
+    world.hold(B, What::Reads);
+    world.event(A, LegEvent::Back);
+    let read = read_as_b_is_removed(&mut world, Extent::new(0, 8));
+    assert!(world.is_answered(read) && !world.has_failed(read), "A has it");
+    come_back_alike(&mut world);
+    assert_eq!(world.disks[A].contents()[..8], flushed);
+}
+
+/// B has alone what A has lost with its cache, in as many regions as A has room for debts, and B is
+/// removed. A's content stands: ceasing to owe it takes no room.
+#[test]
+fn an_authority_with_no_room_for_debts_stands_where_nobody_else_has_anything() {
+    let (settings, shape) = few_debts();
+    let mut world = back_but_out(settings, shape);
+    for region in 0..63 {
+        world.write(region * REGION, 8);
+    }
+    world.wait(MILLISECOND);
+    world.lose_leg(A, Cache::Dropped);
+    world.note_cache_lost();
+    world.let_come(A);
+    // The first of it takes up A's window, and a part of a region makes up for it.
+    world.hold(A, What::Writes);
+    world.event(A, LegEvent::Back);
+    world.wait(MILLISECOND);
+    world.only(A, What::Writes);
+    world.hold(B, What::Reads);
+    let read = read_as_b_is_removed(&mut world, Extent::new(40 * REGION, 8));
+    assert!(world.is_answered(read) && !world.has_failed(read), "A has it");
+    world.release(A);
+    come_back_alike(&mut world);
 }
 
 /// While an authority is away that may have lost its unflushed data, a silent leg that also has it
