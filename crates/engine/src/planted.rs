@@ -413,6 +413,8 @@ planted! {
     OlderByPagesOnly,
     /// A region that only legs have which missed a clean close is decided by each of them.
     OlderLegsAlike,
+    /// An authority that owes all of its region for want of room waits for what no other leg has.
+    AuthorityUndoubted,
 }
 
 #[cfg(feature = "planted")]

@@ -476,6 +476,40 @@ fn an_authority_with_no_room_for_debts_makes_some_for_a_write_that_failed() {
     world.read_everything();
 }
 
+/// The same, and A decides every region that it owes anything in: it can give none of them up. Even so
+/// nothing is lost in the region of the write that failed, where B lacks what A has flushed.
+#[test]
+fn an_authority_that_can_make_no_room_loses_nothing_by_a_write_that_failed() {
+    let mut world = room_for_few_debts();
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    // B owes this to region 1, from A.
+    world.write(REGION + 16, 8);
+    world.flush();
+    // A comes to owe 63, and the next needs two places.
+    write_pieces(&mut world, 38);
+    world.hold(A, What::Writes);
+    let failing = world.submit(Operation::Write, Extent::new(REGION + 64, 8), false);
+    let in_flight = world.only(A, What::Writes);
+    world.hold(A, What::Flushes);
+    world.submit(Operation::Flush, Extent::default(), false);
+    let flush = world.only(A, What::Flushes);
+    world.disks[A].drop_cache();
+    world.fail(flush);
+    world.fail(in_flight);
+    world.release(A);
+    world.release(B);
+    world.run_until_answered(SECOND);
+    assert!(!world.has_failed(failing), "A takes it when it is tried again");
+    world.wait(SECOND);
+    assert_eq!(world.disks[A].contents(), world.disks[B].contents());
+    let read = world.read(REGION + 16, 8);
+    assert!(!world.has_failed(read), "A has it, and had flushed it");
+    // B did not have everything that A has lost.
+    world.note_cache_lost();
+    world.read_everything();
+}
+
 /// Returns two legs. B has been silent and is out. It answers again and is sent what clients write, but it
 /// stays out: what it has missed is to be read from A, and such reads do not end.
 fn back_but_out(settings: Settings, shape: Shape) -> World {

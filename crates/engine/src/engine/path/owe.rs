@@ -17,7 +17,7 @@ impl<B: Buffers> Engine<B> {
         let full = self.legs[leg].debts.len() >= self.settings.owed_extents_max as usize;
         if full && !self.must_stay(index, state.region) || !self.make_room(leg, state.region) {
             self.marks.add(Mark::RegionOwed);
-            self.owe_region(leg, state.region);
+            self.owe_without_room(leg, state.region);
             return;
         }
         state.source.retain(&mut self.buffers);
@@ -87,6 +87,19 @@ impl<B: Buffers> Engine<B> {
             }
         }
         false
+    }
+
+    /// Makes the leg owe all of a region, since its list has no room for a part of it. A leg that decides the
+    /// region gets from the others what they have, as if it had lost its cache; for the rest its content stands.
+    pub(super) fn owe_without_room(&mut self, leg: usize, region: u32) {
+        self.owe_region(leg, region);
+        let decides = self.regions.decides(LegIndex(leg as u8), region);
+        if let Some(record) = self.regions.slot(region).filter(|_| decides)
+            && !planted::is(Planted::AuthorityUndoubted)
+        {
+            self.regions.note_cache_lost(record, &self.legs);
+            self.regions.want_move(record);
+        }
     }
 
     /// Makes the leg owe all of a region, without copies. Its exact debts there go.
@@ -186,7 +199,7 @@ impl<B: Buffers> Engine<B> {
                 if !self.make_room(leg, region) {
                     self.regions.adjust_lacks(record, leg, pieces);
                     source.release(&mut self.buffers);
-                    self.owe_region(leg, region);
+                    self.owe_without_room(leg, region);
                     return;
                 }
                 let part = source.skip(gap.start - extent.start);

@@ -286,7 +286,7 @@ impl<B: Buffers> Engine<B> {
         let until = self.count_failure(leg, Task::Write, error);
         let waiting = self.operations.is_live(key);
         if waiting && !self.make_room(leg, region) {
-            self.owe_region(leg, region);
+            self.owe_without_room(leg, region);
         }
         if self.regions.is_stale(LegIndex(io.leg), region) {
             // Owed as part of the whole region meanwhile.
