@@ -183,8 +183,8 @@ fn without_superblock(actual: &[&[u8]], meant: &[&[u8]]) -> u8 {
 }
 
 /// Returns true if a start has the same result as another, but for what records decide that are
-/// gone. It may know fewer legs as whole: a leg that lacks the record of a clean close is doubted,
-/// and begins a new epoch. Where all that are whole by the other have `forgotten` that record, another leg
+/// gone. It may know fewer legs as whole: a leg that lacks the record of a clean close, or that it is out, is
+/// doubted, and begins a new epoch. (Of a dirty region it may know none: the authority decides.) Where all that are whole by the other have `forgotten` that record, another leg
 /// may decide alone that lacks it as well.
 fn is_same(one: &Opening, other: &Opening, forgotten: u8, fates: &[Fate]) -> bool {
     let layout = other.superblock.layout;
@@ -194,7 +194,8 @@ fn is_same(one: &Opening, other: &Opening, forgotten: u8, fates: &[Fate]) -> boo
         return true;
     }
     let agrees = |(region, (one, other)): (usize, (&RegionEntry, &RegionEntry))| {
-        let fewer = one.whole() != 0 && one.whole() & !other.whole() == 0
+        let decided = one.whole() != 0 || one.is_dirty();
+        let fewer = decided && one.whole() & !other.whole() == 0
             || one.whole().is_power_of_two() && other.whole() & !forgotten == 0;
         one == other
             || (one.with_whole(other.whole()) == *other && fewer)
