@@ -419,7 +419,9 @@ fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
     world.event(A, LegEvent::Back);
     let first = world.submit(Operation::Write, Extent::new(REGION + 64, 8), false);
     let second = world.submit(Operation::Write, Extent::new(REGION + 80, 8), false);
+    let read = world.submit(Operation::Read, Extent::new(REGION + 16, 8), false);
     world.wait(MILLISECOND);
+    assert!(world.is_answered(read) && !world.has_failed(read), "only A has it");
     world.release(B);
     world.release(A);
     world.wait(SECOND);
@@ -464,6 +466,9 @@ fn an_authority_with_no_room_for_debts_makes_some_for_a_write_that_failed() {
     let owed = world.status().legs[A].owed_region_bytes;
     world.fail(in_flight);
     assert_eq!(world.status().legs[A].owed_region_bytes - owed, world::REGION_BYTES);
+    let read = world.submit(Operation::Read, Extent::new(REGION + 16, 8), false);
+    world.wait(MILLISECOND);
+    assert!(world.is_answered(read) && !world.has_failed(read), "only A has it");
     world.release(A);
     world.release(B);
     world.run_until_answered(SECOND);
