@@ -151,6 +151,7 @@ impl<B: Buffers> Engine<B> {
                 leg.known(&traits[l], opening.superblock.legs[l].state, BEFORE_OPEN)
             })
             .collect();
+        let named = regions.metadata().newest(regions.metadata().lost_list());
         let mut engine = Engine {
             throttle: Throttle::new(requests_max as usize),
             settings: InForce::new(settings),
@@ -166,7 +167,7 @@ impl<B: Buffers> Engine<B> {
             flushing: Flushing::with_capacity(requests_max as usize),
             revisits: Revisits::with_capacity(operations_max as usize),
             outbox: Outbox::with_capacity(4 * requests_max as usize),
-            lost: LostList::new(opening.lost),
+            lost: LostList::new(opening.lost, named),
             life: Life::new(),
             changes: Changes::new(),
             prerequisites: Prerequisites::default(),

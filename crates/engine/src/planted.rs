@@ -415,6 +415,8 @@ planted! {
     OlderLegsAlike,
     /// An authority that owes all of its region for want of room waits for what no other leg has.
     AuthorityUndoubted,
+    /// A leg is recorded whole though its list misses what was lost before the start.
+    LostBeforeStart,
 }
 
 #[cfg(feature = "planted")]

@@ -7,6 +7,7 @@ use crate::world::{LONG, REGION_BYTES, SECTORS, World, calm, steady_legs};
 use hemi_engine::command::Command;
 use hemi_engine::identifiers::{IoId, LegIndex};
 use hemi_engine::io::{LegEvent, Operation};
+use hemi_engine::recovery::{self, LegImage};
 use hemi_engine::settings::Settings;
 use hemi_engine::status::LegState;
 use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
@@ -201,4 +202,60 @@ fn a_write_that_the_list_has_no_room_for_fails_when_its_last_io_has_ended() {
     world.wait(SECOND);
     assert!(world.has_failed(hole));
     world.read_everything();
+}
+
+/// Ends metadata writes to a leg but those of the list for some milliseconds.
+fn end_all_but_the_list(world: &mut World, leg: usize, milliseconds: u64) {
+    for _ in 0..milliseconds {
+        world.wait(MILLISECOND);
+        for id in beside_the_list(world, leg) {
+            world.land(id);
+        }
+    }
+}
+
+/// C was removed with what it alone had, B's list does not say so yet, and hemi was killed. C is there again
+/// at the next start. B gets what A has of the region, and by its own records it must not be whole before its
+/// list names the loss.
+#[test]
+fn a_leg_is_not_whole_before_it_knows_what_was_lost_before_the_start() {
+    let settings = Settings { copies_reserve: u64::MAX, clean_after: SECOND, ..patient() };
+    let mut world = steady_legs(3, settings);
+    world.steady(C, 50 * MICROSECOND);
+    for leg in [A, B] {
+        world.steady(leg, 200 * MICROSECOND);
+    }
+    for _ in 0..100 {
+        world.write(REGION, 8);
+    }
+    world.wait(SECOND);
+    world.write(REGION, 8);
+    world.flush();
+    assert_eq!(world.recorded(1).authority().index(), C);
+    for leg in [A, B] {
+        world.hold(leg, What::Writes);
+    }
+    world.hold(B, What::Metadata);
+    world.submit(Operation::Write, Extent::new(REGION, 8), false);
+    end_all_but_the_list(&mut world, B, 10);
+    for leg in [A, B] {
+        let missed = world.only(leg, What::Writes);
+        world.fail(missed);
+    }
+    world.event(C, LegEvent::Gone { removed: true });
+    world.abort(C, |_| Some(Landing::Not));
+    world.release(A);
+    world.release_kind(B, What::Writes);
+    end_all_but_the_list(&mut world, B, 1000);
+    let lost = Extent::new(REGION, 8);
+    assert_eq!(world.engine().lost_extents(), [lost]);
+    world.crash(None, |_| Landing::Not);
+    world.open(&[A, B, C]).expect("all are in");
+    world.hold(B, What::Metadata);
+    end_all_but_the_list(&mut world, B, 6000);
+    let image = LegImage { bytes: &world.disks[B].metadata };
+    let promotion = recovery::promote(image, [5; 16]).expect("it can be promoted");
+    let mut doubted = promotion.lacks.iter().chain(&promotion.uncertain);
+    assert!(doubted.any(|extent| extent.contains(lost)), "nothing tells that B lacks {lost:?}");
+    world.crash(None, |_| Landing::Not);
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::engine::state::slab::Key;
 use crate::format::lost::LOST_EXTENTS_MAX;
+use crate::planted::{self, Planted};
 use hemi_units::Extent;
 
 /// The list in memory.
@@ -13,14 +14,15 @@ pub(in crate::engine) struct LostList {
     extents: Vec<Extent>,
     /// Extents taken off it by writes that are not acknowledged yet.
     rewritten: Vec<(Key, Extent)>,
-    /// The sequence of the list that names what was lost last, since the start.
+    /// The sequence of the list that names what was lost last.
     named: u64,
 }
 
 impl LostList {
-    /// Takes over what recovery found.
-    pub(in crate::engine) fn new(extents: Vec<Extent>) -> LostList {
-        LostList { extents, rewritten: Vec::new(), named: 0 }
+    /// Takes over what recovery found, in a list of the sequence `named`.
+    pub(in crate::engine) fn new(extents: Vec<Extent>, named: u64) -> LostList {
+        let named = if planted::is(Planted::LostBeforeStart) { 0 } else { named };
+        LostList { extents, rewritten: Vec::new(), named }
     }
 
     /// Returns the extents in order.
@@ -52,7 +54,7 @@ impl LostList {
         self.named = sequence;
     }
 
-    /// Returns true if the list of this sequence names all that has been lost since the start.
+    /// Returns true if the list of this sequence names all that has been lost.
     pub(in crate::engine) fn names_all(&self, sequence: u64) -> bool {
         sequence >= self.named
     }

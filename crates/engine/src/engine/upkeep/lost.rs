@@ -29,7 +29,7 @@ impl<B: Buffers> Engine<B> {
         self.lost.note_named(metadata.newest(metadata.lost_list()));
     }
 
-    /// Returns true if a leg's own list names all that has been lost since the start. It may name
+    /// Returns true if a leg's own list names all that has been lost. It may name
     /// what has been rewritten, too: that says too much, and serves nothing that is older.
     pub(super) fn has_heard_of_loss(&self, leg: LegIndex) -> bool {
         let metadata = self.regions.metadata();
