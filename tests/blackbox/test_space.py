@@ -128,6 +128,9 @@ def test_clients_go_on_while_a_leg_has_no_space_for_its_rebuild(sandbox: Sandbox
             written[offset] = source.randbytes(4096)
             client.write(offset, written[offset])
         client.flush()
+    # What the slower leg is still given takes space meanwhile.
+    wait_until("both have it all", lambda: volume.status()["legs"][1]["owed_bytes"] == 0)
+    run("sync", "--file-system", root)
     filler = root / "filler"
     free = os.statvfs(root)
     run("fallocate", "-l", free.f_bavail * free.f_frsize - MIB, filler)
