@@ -183,9 +183,10 @@ fn without_superblock(actual: &[&[u8]], meant: &[&[u8]]) -> u8 {
 }
 
 /// Returns true if a start has the same result as another, but for what records decide that are
-/// gone. It may know fewer legs as whole: a leg that lacks the record of a clean close, or that it is out, is
-/// doubted, and begins a new epoch. (Of a dirty region it may know none: the authority decides.) Where all that are whole by the other have `forgotten` that record, another leg
-/// may decide alone that lacks it as well.
+/// gone. It may know fewer legs as whole: a leg that lacks the record of a clean close, or that it is
+/// out, is doubted, and begins a new epoch. It may know none of a dirty region, which the authority
+/// decides. If all legs that are whole by the other start have `forgotten` that record, one leg may
+/// decide alone.
 fn is_same(one: &Opening, other: &Opening, forgotten: u8, fates: &[Fate]) -> bool {
     let layout = other.superblock.layout;
     let pages = layout.page_count() as usize;

@@ -29,8 +29,8 @@ impl<B: Buffers> Engine<B> {
         self.lost.note_named(metadata.newest(metadata.lost_list()));
     }
 
-    /// Returns true if a leg's own list names all that has been lost. It may name
-    /// what has been rewritten, too: that says too much, and serves nothing that is older.
+    /// Returns true if a leg's own list names all that has been lost. It may name what has been
+    /// rewritten, too: that says too much, and serves nothing that is older.
     pub(super) fn has_heard_of_loss(&self, leg: LegIndex) -> bool {
         let metadata = self.regions.metadata();
         self.lost.names_all(metadata.durable(metadata.lost_list(), leg))
