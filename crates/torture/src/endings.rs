@@ -127,12 +127,9 @@ impl World {
 
     /// Closes the volume. Returns the way in which hemi ended, if it did not close.
     fn close_as(&mut self, stop: &Stop) -> Option<Ending> {
-        let hung = Kind::Superblocks as usize;
         if let Some((leg, time)) = stop.hung {
-            let behaviour = &mut self.legs[usize::from(leg)];
-            let until = &mut behaviour.hung_until[hung];
-            *until = (*until).max(self.now + time);
-            behaviour.disturbed = behaviour.disturbed.max(*until);
+            let until = self.now + time;
+            self.legs[usize::from(leg)].hang(Kind::Superblocks, until);
         }
         if stop.drop == Some(0) {
             self.drop_all_sessions();

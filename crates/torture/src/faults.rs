@@ -157,10 +157,7 @@ impl World {
                     return;
                 }
                 self.tell(|| format!("leg {leg}: {kind:?} hang for {}", told(time)));
-                let behaviour = &mut self.legs[usize::from(leg)];
-                let until = &mut behaviour.hung_until[kind as usize];
-                *until = (now + time).max(*until);
-                behaviour.disturbed = behaviour.disturbed.max(*until);
+                self.legs[usize::from(leg)].hang(kind, now + time);
             }
             Fault::Lose { leg, kind, count } => {
                 if self.may_hang_forever(leg) {

@@ -87,6 +87,13 @@ pub(crate) struct Behaviour {
 }
 
 impl Behaviour {
+    /// Lets I/O of a kind hang until a time, unless it hangs for longer already.
+    pub(crate) fn hang(&mut self, kind: Kind, until: Instant) {
+        let hung = &mut self.hung_until[kind as usize];
+        *hung = until.max(*hung);
+        self.disturbed = self.disturbed.max(*hung);
+    }
+
     /// Returns the longest that one I/O may take with nothing else in flight, in nanoseconds.
     pub(crate) fn longest(&self) -> u64 {
         self.latency + self.jitter + self.serial
