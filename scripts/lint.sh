@@ -11,7 +11,7 @@ check() { # NAME COMMAND...
   "$@" || failed+=("$name")
 }
 
-check "shell syntax" bash -n .ci/run scripts/*.sh tests/kernel/*.sh fuzz/run.sh
+check "shell syntax" bash -n .ci/run scripts/*.sh tests/cases/*.sh tests/cases/*/*.sh tests/kernel/*.sh fuzz/run.sh
 check "cargo fmt" cargo fmt --all --check
 check "ruff format" .venv/bin/ruff format --check --quiet tests bench lab scripts
 check "ruff" .venv/bin/ruff check --quiet tests bench lab scripts

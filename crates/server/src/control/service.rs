@@ -41,6 +41,9 @@ impl Signals {
         for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
             signal_hook::flag::register(signal, Arc::clone(&is_stopped))?;
         }
+        // A write beyond a limit of the size of files (RLIMIT_FSIZE) would end the process. With the signal
+        // caught it fails, and the leg with it.
+        signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
         Ok(Signals {
             term: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
