@@ -44,7 +44,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Create(arguments) => done(create::run(&arguments)),
         Command::Inspect(arguments) => done(inspect::run(&arguments)),
         Command::Serve(arguments) => serve::run(&arguments),
-        Command::Status(arguments) => done(status::run(&arguments)),
+        Command::Status(arguments) => status::run(&arguments),
         Command::Dashboard(arguments) => done(dashboard::run(&arguments)),
         Command::Events(arguments) => done(events::run(&arguments)),
         Command::Monitor(arguments) => done(monitor::run(&arguments)),

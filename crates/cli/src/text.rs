@@ -6,10 +6,9 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use hemi_engine::settings::{ExposureMode, Policy};
 use hemi_engine::status::LegState;
 use hemi_server::config::live::Setting;
-use hemi_server::control::api::{
-    Health, InjectedStalls, LastScrub, Latencies, LegStatus, OutReason, VolumeStatus,
-};
-use hemi_server::control::promises::{bytes, duration};
+use hemi_server::control::api::{InjectedStalls, LastScrub, Latencies, LegStatus, VolumeStatus};
+use hemi_server::control::health::{self, Health};
+use hemi_server::control::quantities::{bytes, duration};
 use hemi_server::control::volume::Phase;
 use hemi_text::Plain;
 
@@ -17,8 +16,6 @@ mod drives;
 
 /// The number of columns at which sentences are broken.
 const WIDTH: usize = 96;
-/// The age in nanoseconds beyond which figures show that the data path is stuck.
-const AGE_MAX_NS: u64 = 10_000_000_000;
 /// The text where there is no figure.
 const NONE: &str = "-";
 
@@ -53,54 +50,35 @@ fn headline(status: &VolumeStatus) -> String {
     }
     let _ = write!(line, "  policy {}", policy(status.policy));
     line.push('\n');
-    if status.phase == Phase::Serving && status.age_ns > AGE_MAX_NS {
-        let _ = writeln!(
-            line,
-            "These figures are {} old: the data path does not move. See the log of hemi serve.",
-            duration(status.age_ns)
-        );
-    }
     line
 }
 
+/// Returns the volume's state in a few words: those of the judge of its health.
 pub(crate) fn condition(status: &VolumeStatus) -> String {
-    match (status.phase, status.health) {
+    let word = match (status.phase, status.health) {
         (Phase::Opening, _) => return "opening".into(),
         (Phase::Closing, _) => return "closing".into(),
         (Phase::Closed, _) => return "closed".into(),
         (Phase::Upgrading, _) => return "upgrading".into(),
-        (Phase::Serving, Health::NotServing) => return "not serving".into(),
         (Phase::Serving, Health::Healthy) if status.converged => {
             return "healthy, all legs alike".into();
         }
         (Phase::Serving, Health::Healthy) => return "healthy".into(),
-        (Phase::Serving, Health::Degraded) => {}
+        (Phase::Serving, Health::Degraded) => "degraded",
+        (Phase::Serving, Health::NotServing) => "not serving",
+    };
+    let mut reasons: Vec<&str> = Vec::new();
+    for risk in &status.risks {
+        if risk.condition.health() > Health::Healthy && !reasons.contains(&&*risk.brief) {
+            reasons.push(&risk.brief);
+        }
     }
-    let mut reasons: Vec<String> = status
-        .legs
-        .iter()
-        .filter(|leg| matches!(leg.state, LegState::Frozen | LegState::Gone | LegState::Out))
-        .map(|leg| format!("leg {} {}", leg.leg, state(leg)))
-        .collect();
-    if status.lost_bytes > 0 {
-        reasons.push(format!("{} lost", bytes(status.lost_bytes)));
-    }
-    if reasons.is_empty() {
-        return "degraded".into();
-    }
-    format!("degraded ({})", reasons.join(", "))
+    format!("{word} ({})", reasons.join(", "))
 }
 
 /// Returns a leg's condition in a word or two.
 pub(crate) fn state(leg: &LegStatus) -> String {
-    let word = match (leg.state, leg.out_reason) {
-        (LegState::Out, Some(OutReason::Joining)) => "filling",
-        (LegState::Out, Some(OutReason::Unresponsive)) => "out: unresponsive",
-        (LegState::Out, Some(OutReason::Removed)) => "out: removed",
-        (LegState::Out, Some(OutReason::WriteErrors)) => "out: write errors",
-        (LegState::Out, Some(OutReason::Detached)) => "detached",
-        (state, _) => state.name(),
-    };
+    let word = health::state(leg);
     let answers = matches!(leg.state, LegState::Healthy | LegState::Lagging);
     match leg.slow && answers {
         true => format!("{word}, slow"),
@@ -278,10 +256,19 @@ fn stalls(stalls: &InjectedStalls) -> String {
 
 fn exposure(status: &VolumeStatus) -> String {
     let exposure = &status.exposure;
-    let now = match exposure.bytes {
+    let mut now = match exposure.bytes {
         0 => "none".to_owned(),
         held => format!("{}, {} old", bytes(held), duration(exposure.age_ns)),
     };
+    let regions = status.one_copy_bytes.saturating_sub(exposure.bytes);
+    if status.one_copy_bytes >= status.size_bytes {
+        now = "everything is on one leg only".into();
+    } else if regions > 0 {
+        now = match exposure.bytes {
+            0 => format!("{} in regions that a leg owes", bytes(regions)),
+            _ => format!("{now}, and {} in regions that a leg owes", bytes(regions)),
+        };
+    }
     let mode = match exposure.mode {
         ExposureMode::Throttle => "throttle",
         ExposureMode::FallBehind => "fall-behind",
@@ -410,7 +397,7 @@ pub(crate) fn volume_table(volumes: &[&VolumeStatus]) -> String {
             condition(status),
             format!("{up} of {}", status.legs.len()),
             or_none(owed),
-            or_none(status.exposure.bytes),
+            or_none(status.one_copy_bytes),
             device,
             duration(status.uptime_ns),
         ]);
@@ -427,13 +414,20 @@ fn promises(status: &VolumeStatus) -> String {
     if status.risks.is_empty() {
         return match status.phase {
             Phase::Serving => "Every promise holds.\n".into(),
-            _ => String::new(),
+            _ => {
+                let advice = status.summary.advice.as_deref().unwrap_or_default();
+                let said = format!("{} {advice}", status.summary.text);
+                wrap(said.trim(), WIDTH).join("\n") + "\n"
+            }
         };
     }
     let mut text = String::new();
     for risk in &status.risks {
         let prefix = format!("{}  ", risk.promise);
-        for (index, line) in wrap(&risk.text, WIDTH - prefix.len()).iter().enumerate() {
+        let room = WIDTH - prefix.len();
+        let mut lines = wrap(&risk.text, room);
+        lines.extend(risk.advice.iter().flat_map(|advice| wrap(advice, room)));
+        for (index, line) in lines.iter().enumerate() {
             let start = if index == 0 { prefix.clone() } else { " ".repeat(prefix.len()) };
             let _ = writeln!(text, "{start}{line}");
         }

@@ -293,7 +293,7 @@ fn legs_come_and_go_while_the_volume_is_served() {
     let status = served.status();
     assert_eq!(status["degraded"], true);
     let risks = status["risks"].to_string();
-    assert!(risks.contains("runs on leg 0 alone"), "{risks}");
+    assert!(risks.contains("All data is on a (leg 0) alone"), "{risks}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::fmt;
 use hemi_engine::histogram::{LatencyHistogram, bucket_upper_bound};
 use serde::{Deserialize, Serialize};
 
-use crate::control::promises::duration;
+use crate::control::quantities::duration;
 use crate::drive::DriveKind;
 
 mod bars;

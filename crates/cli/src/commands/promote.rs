@@ -5,7 +5,7 @@ use std::io::Write as _;
 use anyhow::Result;
 use clap::Args;
 use hemi_io::config::legs::{LegConfig, LegSpec};
-use hemi_server::control::promises::bytes;
+use hemi_server::control::quantities::bytes;
 use hemi_server::promote::{LedgerAsked, PromotionPlan, PromotionReport, Stretch};
 use hemi_units::Time;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use hemi_server::control::api::{self, VolumeStatus};
-use hemi_server::control::promises::bytes;
+use hemi_server::control::quantities::bytes;
 
 use crate::client::{Client, Which};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use hemi_server::control::api::{LegStatus, VolumeStatus};
-use hemi_server::control::promises::bytes;
+use hemi_server::control::quantities::bytes;
 use hemi_server::drive::{DriveStatus, date};
 use hemi_text::Plain;
 

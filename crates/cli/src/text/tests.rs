@@ -1,8 +1,8 @@
 //! Tests of golden screens. `UPDATE_GOLDEN=1 cargo test -p hemi-cli` rewrites them. Read the diff.
 
 use hemi_engine::settings::Settings;
-use hemi_server::control::api::{Injected, Latency, Risk, StallCount};
-use hemi_server::control::promises;
+use hemi_server::control::api::{Injected, Latency, OutReason, Risk, StallCount};
+use hemi_server::control::health::Condition;
 
 use super::*;
 
@@ -45,7 +45,6 @@ fn healthy() -> VolumeStatus {
         block_bytes: 512,
         region_bytes: 65536,
         phase: Phase::Serving,
-        health: Health::Healthy,
         uptime_ns: 11_000 * SECOND,
         age_ns: 100 * MILLISECOND,
         recent_ns: 10 * SECOND,
@@ -66,10 +65,10 @@ fn healthy() -> VolumeStatus {
     status
 }
 
-/// Adds the sentences that the server would send.
+/// Judges it as the server would.
 fn finished(mut status: VolumeStatus) -> VolumeStatus {
     let settings = Settings { policy: status.policy, ..Default::default() };
-    status.risks = promises::at_risk(&status, &settings);
+    health::fill_in(&mut status, &settings);
     status
 }
 
@@ -119,7 +118,6 @@ fn rates_need_two_moments_of_one_opening() {
 #[test]
 fn a_frozen_leg() {
     let mut volume = healthy();
-    volume.health = Health::Degraded;
     volume.converged = false;
     volume.exposure.bytes = 12 * MIB;
     volume.exposure.age_ns = 3 * SECOND;
@@ -184,8 +182,6 @@ fn injected_faults() {
 #[test]
 fn one_leg_out_and_data_lost() {
     let mut volume = healthy();
-    volume.health = Health::Degraded;
-    volume.degraded = true;
     volume.converged = false;
     volume.lost_bytes = 8192;
     volume.legs[0].state = LegState::Out;
@@ -198,8 +194,6 @@ fn one_leg_out_and_data_lost() {
 #[test]
 fn a_leg_being_filled_while_a_scrub_runs() {
     let mut volume = healthy();
-    volume.health = Health::Degraded;
-    volume.degraded = true;
     volume.converged = false;
     volume.legs[1].state = LegState::Out;
     volume.legs[1].out_reason = Some(OutReason::Joining);
@@ -220,7 +214,6 @@ fn a_leg_being_filled_while_a_scrub_runs() {
 fn eight_legs_of_many_kinds() {
     let mut volume = healthy();
     volume.policy = Policy::All;
-    volume.health = Health::Degraded;
     volume.name = String::new();
     volume.legs = (0..8)
         .map(|slot| leg(slot, &format!("nbd://storage-{slot}.example/volume"), LegState::Healthy))
@@ -248,18 +241,22 @@ fn before_and_after_serving() {
     {
         let mut volume = healthy();
         volume.phase = phase;
-        volume.health = Health::NotServing;
         let screen = status(&finished(volume), None);
         assert!(screen.starts_with(&format!("db  10 GiB  {word}  policy first\n")), "{screen}");
         assert!(!screen.contains("Every promise holds"), "{screen}");
     }
 }
 
+fn risk(text: String) -> Risk {
+    let (promise, condition) = ("P1".into(), Condition::Lost);
+    Risk { promise, condition, brief: String::new(), text, advice: None }
+}
+
 #[test]
 fn long_sentences_are_broken_between_words() {
     let mut volume = healthy();
     let text = "word ".repeat(60).trim_end().to_owned();
-    volume.risks = vec![Risk { promise: "P1".into(), text }];
+    volume.risks = vec![risk(text)];
     let screen = promises(&volume);
     assert!(screen.lines().all(|line| line.len() <= WIDTH), "{screen}");
     assert_eq!(screen.matches("word").count(), 60);

@@ -10,8 +10,8 @@ use hemi_engine::settings::{ExposureMode, Policy};
 use hemi_engine::status::LegState;
 use serde::{Deserialize, Serialize};
 
+use super::health::{Condition, Health, Summary};
 use super::hidden::HiddenStall;
-use super::summary::Summary;
 use super::usage::ProcessStatus;
 use super::volume::{BufferUse, Connections, Fault, HandoverReport, Phase, RefusalKind};
 use crate::config::device::DeviceKind;
@@ -107,6 +107,9 @@ pub struct LegStatus {
     pub errors: u64,
     /// Dirty regions for which this leg is the authority.
     pub authority_regions: u32,
+    /// The metadata that the leg was found to have lost, in words; `null` if none is known to be lost.
+    #[serde(default)]
+    pub metadata_lost: Option<String>,
     /// Estimated time until it owes nothing, at the current rate; `null` if it owes nothing, if the rate is
     /// unknown, or if the debt is not shrinking.
     #[serde(default)]
@@ -307,6 +310,10 @@ pub struct ScrubStatus {
     pub total_bytes: u64,
     /// Bytes found to differ by the running or last one.
     pub mismatched_bytes: u64,
+    /// Bytes that are known to differ now: found by a scrub, by this server or one before it, and neither
+    /// repaired nor written since.
+    #[serde(default)]
+    pub different_bytes: u64,
     /// Progress of the running one, in thousandths; `null` if none runs.
     #[serde(default)]
     pub permille: Option<u16>,
@@ -336,26 +343,20 @@ pub struct LastScrub {
     pub stopped: bool,
 }
 
-/// A promise that does not fully hold at the moment, in words.
+/// A condition of the volume, in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Risk {
-    /// The promise, `P1` to `P8`.
+    /// The promise that does not hold in full meanwhile, `P1` to `P8`.
     pub promise: String,
+    /// The condition.
+    pub condition: Condition,
+    /// The same in a few words, for a table.
+    pub brief: String,
     /// The data at risk, and the event that would lose it.
     pub text: String,
-}
-
-/// Health in one word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Health {
-    /// Every leg is in and answers.
-    Healthy,
-    /// Clients are served, but not every leg is in and answers.
-    Degraded,
-    /// Clients are not served.
-    #[default]
-    NotServing,
+    /// Advice for the operator; `null` if nothing needs to be done.
+    #[serde(default)]
+    pub advice: Option<String>,
 }
 
 /// `GET /v1/status`.
@@ -389,6 +390,9 @@ pub struct VolumeStatus {
     pub phase: Phase,
     /// Health in one word.
     pub health: Health,
+    /// The missing legs that an open waits for, in words; `null` if it waits for none.
+    #[serde(default)]
+    pub waits_for: Option<String>,
     /// Acknowledgement rule.
     pub policy: Policy,
     /// Time since it was opened.
@@ -397,10 +401,14 @@ pub struct VolumeStatus {
     pub age_ns: u64,
     /// The span that the `recent` latencies cover.
     pub recent_ns: u64,
-    /// True if only one leg is in.
+    /// True if `health` is `degraded`.
     pub degraded: bool,
-    /// True if all legs are whole and identical.
+    /// True if all legs are whole and no difference between them is known.
     pub converged: bool,
+    /// Bytes on one leg only: the exposed ones, regions that all other legs owe, and everything while one leg
+    /// alone is in. With three legs or more it is an upper bound.
+    #[serde(default)]
+    pub one_copy_bytes: u64,
     /// Acknowledged bytes that no leg holds any more. Reads of them fail until they are rewritten.
     pub lost_bytes: u64,
     /// Every slot in use.
@@ -418,7 +426,7 @@ pub struct VolumeStatus {
     /// The handover from the program that this one replaced; `null` if it replaced none.
     #[serde(default)]
     pub taken_over: Option<HandoverReport>,
-    /// Promises that do not fully hold now, in words.
+    /// Conditions that an operator should know, in words, worst first.
     pub risks: Vec<Risk>,
     /// Time of this answer, in milliseconds since 1970.
     #[serde(default)]
@@ -429,7 +437,7 @@ pub struct VolumeStatus {
     /// This process's own resource usage.
     #[serde(default)]
     pub process: ProcessStatus,
-    /// The whole status in one sentence.
+    /// The worst condition in one sentence, or that all is well.
     #[serde(default)]
     pub summary: Summary,
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hemi_engine::histogram::{BUCKETS, LatencyHistogram, bucket_upper_bound};
-use hemi_engine::settings::{Policy, Settings};
+use hemi_engine::settings::Policy;
 use hemi_engine::status::{LegState, LegStatus};
 use hemi_units::SECTOR_BYTES;
 use prometheus_client::collector::Collector;
@@ -21,9 +21,9 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::api::Health;
+use super::api::VolumeStatus;
+use super::health::{Condition, Health};
 use super::hidden::HiddenStall;
-use super::view::health;
 use super::volume::{Phase, Snapshot};
 use crate::drive::{Drives, LegDrives};
 use hemi_io::probe::hex;
@@ -40,7 +40,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// None in practice: writing to a string fails only if an encoder has a bug.
 pub(super) fn render(
     snapshot: Arc<Snapshot>,
-    settings: &Settings,
+    judged: &VolumeStatus,
     drives: &Drives,
     hidden: HiddenStall,
 ) -> Result<String, fmt::Error> {
@@ -48,7 +48,7 @@ pub(super) fn render(
     let mut registry = Registry::with_prefix_and_labels("hemi", [volume].into_iter());
     registry.register_collector(Box::new(SnapshotCollector {
         snapshot,
-        policy: settings.policy,
+        judged: judged.clone(),
         drives: drives.lock().clone(),
         hidden,
         now: Instant::now(),
@@ -61,7 +61,7 @@ pub(super) fn render(
 #[derive(Debug)]
 struct SnapshotCollector {
     snapshot: Arc<Snapshot>,
-    policy: Policy,
+    judged: VolumeStatus,
     drives: HashMap<u8, LegDrives>,
     hidden: HiddenStall,
     now: Instant,
@@ -92,14 +92,17 @@ impl SnapshotCollector {
         out.info("volume", "The volume and the version that serves it", &vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("id", hex(identity.id)),
-            ("policy", policy_name(self.policy).to_owned()),
+            ("policy", policy_name(self.judged.policy).to_owned()),
         ])?;
         out.gauge("size_bytes", "Size of the volume", identity.size_bytes as f64)?;
         out.gauge("serving", "1 while clients are served", flag(*phase == Phase::Serving))?;
-        out.gauge("healthy", "1 while every leg is in and answers", flag(health(&self.snapshot) == Health::Healthy))?;
-        out.gauge("degraded", "1 while only one leg is in", flag(status.degraded))?;
+        out.gauge("healthy", "1 while the volume is healthy", flag(self.judged.health == Health::Healthy))?;
+        out.gauge("degraded", "1 while clients are served, but something is at risk or lost", flag(self.judged.degraded))?;
+        self.conditions(out)?;
+        out.gauge("one_copy_bytes", "Bytes on one leg only, for any reason", self.judged.one_copy_bytes as f64)?;
+        out.gauge("different_bytes", "Bytes in which legs are known to differ", self.judged.scrub.different_bytes as f64)?;
         out.gauge("ledger", "1 while a ledger is kept", flag(identity.ledger.path.is_some()))?;
-        out.gauge("converged", "1 while every leg is whole and identical", flag(status.converged))?;
+        out.gauge("converged", "1 while every leg is whole and no difference is known", flag(self.judged.converged))?;
         out.gauge("uptime_seconds", "Time since the volume was opened", seconds(opened))?;
         out.gauge("snapshot_age_seconds", "Age of these figures; grows if the data path is stuck", seconds(taken))?;
         out.gauge("exposure_bytes", "Acknowledged bytes held by one leg only", status.exposure_bytes as f64)?;
@@ -111,6 +114,20 @@ impl SnapshotCollector {
         out.gauge("lost_bytes", "Acknowledged bytes no leg holds any more", status.lost_bytes as f64)?;
         out.gauge("buffer_budget_bytes", "Budget of payload memory", buffers.budget_bytes as f64)?;
         out.gauge("buffer_used_bytes", "Payload memory in use", buffers.used_bytes as f64)
+    }
+
+    fn conditions(&self, out: &mut Out<'_>) -> fmt::Result {
+        let holds = |condition| match condition {
+            Condition::NotOpen => self.judged.phase != Phase::Serving,
+            other => self.judged.risks.iter().any(|risk| risk.condition == other),
+        };
+        out.family("condition", "1 while the condition holds", MetricType::Gauge, |family| {
+            for condition in Condition::ALL {
+                let labels: Labels = vec![("condition", condition.name().to_owned())];
+                family.encode_family(&labels)?.encode_gauge(&flag(holds(condition)))?;
+            }
+            Ok(())
+        })
     }
 
     #[rustfmt::skip]
@@ -338,6 +355,7 @@ fn policy_name(policy: Policy) -> &'static str {
 mod tests {
     use hemi_engine::status::Status;
 
+    use super::super::api::Risk;
     use super::super::volume::{Identity, LegIdentity};
     use super::*;
     use crate::drive::DriveStatus;
@@ -376,7 +394,20 @@ mod tests {
             );
         }
         let hidden = HiddenStall { total_ns: 1_500_000_000, ..HiddenStall::default() };
-        render(Arc::new(snapshot), &Settings::default(), &drives, hidden)
+        let judged = VolumeStatus {
+            phase: Phase::Serving,
+            health: Health::Degraded,
+            risks: vec![Risk {
+                promise: "P1".into(),
+                condition: Condition::SoleLeg,
+                brief: String::new(),
+                text: String::new(),
+                advice: None,
+            }],
+            one_copy_bytes: 1 << 20,
+            ..VolumeStatus::default()
+        };
+        render(Arc::new(snapshot), &judged, &drives, hidden)
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -386,6 +417,10 @@ mod tests {
         for line in [
             "hemi_serving{volume=\"db\"} 1.0",
             "hemi_healthy{volume=\"db\"} 0.0",
+            "hemi_condition{volume=\"db\",condition=\"sole-leg\"} 1.0",
+            "hemi_condition{volume=\"db\",condition=\"lost\"} 0.0",
+            "hemi_condition{volume=\"db\",condition=\"not-open\"} 0.0",
+            "hemi_one_copy_bytes{volume=\"db\"} 1048576.0",
             "hemi_exposure_bytes{volume=\"db\"} 4096.0",
             "hemi_authority_moves_total{volume=\"db\"} 7",
             "hemi_stall_hidden_seconds_total{volume=\"db\"} 1.5",

@@ -23,16 +23,17 @@ use tokio_stream::wrappers::IntervalStream;
 use super::Life;
 use super::access::{self, Access, AccessAnswer};
 use super::api::{
-    AddLeg, AttachDevice, AttachLeg, Empty, ErrorBody, Grow, Health, Inject, OneLeg, ReplaceLeg,
-    Scrub, Shutdown, Upgrade, VolumeStatus,
+    AddLeg, AttachDevice, AttachLeg, Empty, ErrorBody, Grow, Inject, OneLeg, ReplaceLeg, Scrub,
+    Shutdown, Upgrade, VolumeStatus,
 };
 use super::connections::Peer;
 use super::events;
+use super::health::{self, Health, STATUS_AGE_MAX_NS};
 use super::history::History;
 use super::live::{self, Viewers};
 use super::past::Past;
 use super::scrubs::Scrubs;
-use super::view::{health, volume_status};
+use super::view::volume_status;
 use super::volume::{Phase, Refusal, RefusalKind, Request, Volume};
 use super::{metrics, settings};
 use crate::config::Config;
@@ -45,7 +46,7 @@ pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 /// Interval between two lines of `GET /v1/status/stream`.
 pub(super) const STREAM_EVERY: Duration = Duration::from_secs(1);
 /// Age of the figures beyond which the data path counts as stuck.
-pub(super) const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
+pub(super) const SNAPSHOT_AGE_MAX: Duration = Duration::from_nanos(STATUS_AGE_MAX_NS);
 
 pub(super) mod remembered;
 
@@ -97,6 +98,7 @@ impl Shared {
         self.drives.show_in(&mut status);
         status.at_ms = unix_ms();
         (status.hidden, status.process) = self.past.figures();
+        health::fill_in(&mut status, &self.settings());
         status
     }
 
@@ -452,7 +454,7 @@ async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Respo
 
 async fn metrics_text(State(shared): State<Shared>) -> Response {
     let (hidden, _) = shared.past.figures();
-    match metrics::render(shared.volume.snapshot(), &shared.settings(), &shared.drives, hidden) {
+    match metrics::render(shared.volume.snapshot(), &shared.status(), &shared.drives, hidden) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => refuse(Refusal::new(
             RefusalKind::Failed,
@@ -462,25 +464,29 @@ async fn metrics_text(State(shared): State<Shared>) -> Response {
     }
 }
 
-/// Answers 200 while clients are served, with a list of impairments, and 503 otherwise.
+/// Answers 200 while clients are served, with what is at risk, and 503 otherwise.
 async fn healthz(State(shared): State<Shared>) -> Response {
-    let status = shared.status();
-    let stuck = status.age_ns > SNAPSHOT_AGE_MAX.as_nanos() as u64;
+    health_of(&shared.status())
+}
+
+/// Returns the answer to a health check.
+pub(super) fn health_of(status: &VolumeStatus) -> Response {
     let code = match status.health {
         Health::NotServing => StatusCode::SERVICE_UNAVAILABLE,
-        _ if stuck => StatusCode::SERVICE_UNAVAILABLE,
         Health::Healthy | Health::Degraded => StatusCode::OK,
     };
-    let impaired: Vec<_> = status
+    let legs: Vec<_> = status
         .legs
         .iter()
         .map(|leg| serde_json::json!({ "leg": leg.leg, "name": leg.name, "state": leg.state }))
         .collect();
     let detail = serde_json::json!({
-        "health": if stuck { Health::NotServing } else { status.health },
+        "health": status.health,
+        "text": status.summary.text,
+        "advice": status.summary.advice,
         "volume": status.name,
         "phase": status.phase,
-        "legs": impaired,
+        "legs": legs,
         "risks": status.risks,
     });
     (code, Json(detail)).into_response()
@@ -491,6 +497,6 @@ async fn livez(State(shared): State<Shared>) -> Response {
     let snapshot = shared.volume.snapshot();
     let stuck = snapshot.phase == Phase::Serving && snapshot.taken.elapsed() > SNAPSHOT_AGE_MAX;
     let code = if stuck { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    let detail = serde_json::json!({ "live": !stuck, "health": health(&snapshot) });
+    let detail = serde_json::json!({ "live": !stuck, "health": shared.status().health });
     (code, Json(detail)).into_response()
 }

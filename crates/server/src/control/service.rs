@@ -8,8 +8,9 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::api::{Health, VolumeStatus};
-use super::promises::bytes;
+use super::api::VolumeStatus;
+use super::health::Health;
+use super::quantities::bytes;
 use super::routes::{SNAPSHOT_AGE_MAX, Shared};
 use super::volume::{Phase, Request};
 use crate::handover::store;
@@ -175,21 +176,22 @@ fn tell(states: &[NotifyState<'_>]) {
     }
 }
 
-/// Returns one line for `systemctl status`.
+/// Returns one line for `systemctl status`: the worst condition.
 fn status_line(status: &VolumeStatus) -> String {
-    let health = match (status.phase, status.health) {
+    let word = match (status.phase, status.health) {
         (Phase::Opening, _) => "opening",
         (Phase::Closing, _) => "closing",
         (Phase::Closed, _) => "closed",
         (Phase::Upgrading, _) => "upgrading",
-        (_, Health::Healthy) => "healthy",
-        (_, Health::Degraded) => "degraded",
-        (_, Health::NotServing) => "not serving",
+        (Phase::Serving, Health::Healthy) => "healthy",
+        (Phase::Serving, Health::Degraded) => "degraded",
+        (Phase::Serving, Health::NotServing) => "not serving",
     };
-    let owed: u64 = status.legs.iter().map(|leg| leg.owed_bytes).sum();
-    let mut line = format!("{} ({}): {health}", status.name, bytes(status.size_bytes));
-    if owed > 0 {
-        line.push_str(&format!(", {} owed", bytes(owed)));
+    let line = format!("{} ({}): {word}", status.name, bytes(status.size_bytes));
+    match (status.phase, status.health) {
+        (Phase::Serving, Health::Degraded | Health::NotServing) => {
+            format!("{line}. {}", status.summary.text)
+        }
+        _ => line,
     }
-    line
 }

@@ -590,7 +590,13 @@ fn the_documentation_names_every_field() {
             _ => {}
         }
     }
-    let risk = super::api::Risk { promise: "P1".into(), text: String::new() };
+    let risk = super::api::Risk {
+        promise: "P1".into(),
+        condition: super::health::Condition::Lost,
+        brief: String::new(),
+        text: String::new(),
+        advice: None,
+    };
     let injected = super::api::Injected { stalls: Some(Default::default()), ..Default::default() };
     let leg = super::api::LegStatus { injected: Some(injected), ..Default::default() };
     let status = super::api::VolumeStatus {

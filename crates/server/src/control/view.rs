@@ -2,24 +2,20 @@
 
 use std::time::Instant;
 
-use hemi_engine::io::OutReason;
 use hemi_engine::settings::Settings;
 use hemi_engine::status::{LegState, LegStatus as EngineLeg, Status};
 use hemi_units::SECTOR_BYTES;
 
-use super::api::{
-    ClientStatus, EngineCounters, Exposure, Health, LegStatus, ScrubStatus, VolumeStatus,
-};
+use super::api::{ClientStatus, EngineCounters, Exposure, LegStatus, ScrubStatus, VolumeStatus};
+use super::health::{Health, Summary};
 use super::hidden::HiddenStall;
 use super::history::{History, latencies};
 use super::progress::{Pace, permille};
-use super::promises;
-use super::summary::{Summary, summary};
 use super::usage::ProcessStatus;
-use super::volume::{Phase, Snapshot};
+use super::volume::Snapshot;
 use hemi_io::probe::hex;
 
-/// Returns the answer. `history` supplies recent figures, and `now` the ages.
+/// Returns the answer, not judged yet ([`health::fill_in`](super::health::fill_in)). `history` supplies recent figures, and `now` the ages.
 pub fn volume_status(
     snapshot: &Snapshot,
     settings: &Settings,
@@ -41,12 +37,14 @@ pub fn volume_status(
         given_up: snapshot.identity.given_up.clone(),
         config_file: None,
         phase: snapshot.phase,
-        health: health(snapshot),
+        health: Health::NotServing,
+        waits_for: None,
         policy: settings.policy,
         uptime_ns: nanoseconds(now, snapshot.opened),
         age_ns: nanoseconds(now, snapshot.taken),
         recent_ns: nanoseconds(snapshot.taken, base.map_or(snapshot.opened, |base| base.taken)),
-        degraded: status.degraded,
+        degraded: false,
+        one_copy_bytes: 0,
         converged: status.converged,
         lost_bytes: status.lost_bytes,
         legs: Vec::with_capacity(status.legs.len()),
@@ -99,29 +97,7 @@ pub fn volume_status(
             reasons.find(|(slot, _)| *slot == leg.leg).map(|(_, reason)| reason.to_string());
         view.legs.push(shown);
     }
-    view.risks = promises::at_risk(&view, settings);
-    view.summary = summary(&view);
     view
-}
-
-/// Returns the health in one word, for `/healthz` and the status.
-pub fn health(snapshot: &Snapshot) -> Health {
-    if snapshot.phase != Phase::Serving {
-        return Health::NotServing;
-    }
-    // A leg that was detached or has just joined does not impair the others.
-    let impaired = |leg: &EngineLeg| match leg.state {
-        LegState::Frozen | LegState::Gone => true,
-        LegState::Out => !matches!(leg.out_reason, Some(OutReason::Detached | OutReason::Joining)),
-        LegState::Empty | LegState::Healthy | LegState::Lagging => false,
-    };
-    if snapshot.status.degraded
-        || snapshot.status.lost_bytes > 0
-        || snapshot.status.legs.iter().any(impaired)
-    {
-        return Health::Degraded;
-    }
-    Health::Healthy
 }
 
 fn scrub(status: &Status, history: &History) -> ScrubStatus {
@@ -148,7 +124,9 @@ fn drain(leg: &mut LegStatus, volume_bytes: u64, history: &History) {
     leg.drain_bytes_per_s = pace.bytes_per_second();
     // A leg that has just joined owes the whole volume.
     let joins = leg.out_reason == Some(super::api::OutReason::Joining);
-    if joins || leg.owed_region_bytes > 0 {
+    let answers = matches!(leg.state, LegState::Healthy | LegState::Lagging);
+    let is_paid = answers || leg.drain_bytes_per_s.is_some_and(|rate| rate > 0);
+    if joins || is_paid && leg.owed_region_bytes > 0 {
         leg.progress_permille = Some(pace.permille(joins.then_some(volume_bytes)));
     }
 }
@@ -195,6 +173,7 @@ fn leg_status(leg: &EngineLeg, before: Option<&EngineLeg>) -> LegStatus {
         metadata_writes: leg.metadata_writes,
         errors: leg.errors,
         authority_regions: leg.authority_regions,
+        metadata_lost: None,
         remaining_ns: None,
         drain_bytes_per_s: None,
         progress_permille: None,

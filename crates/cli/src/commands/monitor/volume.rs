@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use hemi_server::control::api::VolumeStatus;
 use hemi_server::control::events::{Event, Severity};
-use hemi_server::control::summary::Safety;
+use hemi_server::control::health::Health;
 use tokio::sync::mpsc;
 
 use super::deliver::{Happened, unix_ms};
@@ -109,7 +109,7 @@ impl Watched {
     /// Reports the volume if it is already at risk.
     async fn first_sight(&mut self, status: &VolumeStatus) -> Result<u64> {
         let newest: Page = self.client.get("/v1/events?limit=1").await?;
-        if status.summary.state == Safety::AtRisk {
+        if status.health > Health::Healthy {
             let text = format!("{} It was so when the monitor began.", status.summary.text);
             // With this id the next monitor goes on from here, and does not report it again.
             self.tell("at-risk", Severity::Warning, text, newest.next).await;

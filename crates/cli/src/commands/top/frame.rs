@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use hemi_engine::status::LegState;
-use hemi_server::control::api::{Health, Latencies, LegStatus, VolumeStatus};
-use hemi_server::control::promises::{bytes, duration};
+use hemi_server::control::api::{Latencies, LegStatus, VolumeStatus};
+use hemi_server::control::health::Health;
+use hemi_server::control::quantities::{bytes, duration};
 use hemi_server::control::volume::Phase;
 
 use super::line::{Line, Style, bar, sparkline};
@@ -189,6 +190,7 @@ impl View {
         let mut lines = vec![self.headline(status, width)];
         let (style, sentence) = match status.risks.first() {
             None if status.phase == Phase::Serving => (Style::Good, "Every promise holds."),
+            _ if status.health == Health::NotServing => (Style::Bad, status.summary.text.as_str()),
             None => (Style::Plain, ""),
             Some(risk) => (Style::Warning, risk.text.as_str()),
         };
@@ -409,6 +411,14 @@ fn exposure(status: &VolumeStatus, unicode: bool) -> Line {
             duration(exposure.bound_age_ns)
         ),
     );
+    let others = status.one_copy_bytes.saturating_sub(exposure.bytes);
+    let line = match others {
+        0 => line,
+        _ if status.one_copy_bytes >= status.size_bytes => {
+            line.with(Style::Bad, "; everything is on one leg only")
+        }
+        _ => line.with(Style::Warning, format!("; {} in owed regions", bytes(others))),
+    };
     match exposure.throttling {
         true => line.with(Style::Bad, "  writers are being slowed"),
         false => line,

@@ -8,7 +8,7 @@ use hemi_engine::io::{LegError, Notice, OutReason};
 use hemi_units::SECTOR_BYTES;
 
 use super::{Event, Severity};
-use crate::control::promises::{bytes, duration};
+use crate::control::quantities::{bytes, duration};
 use crate::control::volume::Snapshot;
 
 /// Freezes of one leg that are reported individually within [`FOLD_MS`].

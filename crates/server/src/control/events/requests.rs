@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Event, Severity};
-use crate::control::promises::{bytes, duration};
+use crate::control::quantities::{bytes, duration};
 use crate::control::volume::{Refusal, Request, Snapshot};
 use hemi_units::SECTOR_BYTES;
 

@@ -8,7 +8,7 @@ use hemi_engine::status::{LegState, LegStatus};
 
 use super::notices::{NoticeEvents, of_leg};
 use super::{Event, Severity};
-use crate::control::promises::{bytes, duration};
+use crate::control::quantities::{bytes, duration};
 use crate::control::volume::{HandoverReport, Noticed, Phase, Snapshot};
 use hemi_io::clock::unix_ms;
 

@@ -1,6 +1,7 @@
 //! Tests of the screens.
 
 use hemi_server::control::api::{Latency, Risk};
+use hemi_server::control::health::Condition;
 
 use super::*;
 
@@ -96,7 +97,13 @@ fn work_under_way_shows_its_end() {
     status.scrub.running = true;
     status.scrub.permille = Some(5);
     status.exposure.throttling = true;
-    status.risks = vec![Risk { promise: "P1".into(), text: "The volume runs on leg 0.".into() }];
+    status.risks = vec![Risk {
+        promise: "P1".into(),
+        condition: Condition::SoleLeg,
+        brief: String::new(),
+        text: "The volume runs on leg 0.".into(),
+        advice: None,
+    }];
     view.note(status);
     let text = shown(&view, 110, 30);
     for part in [
