@@ -71,12 +71,12 @@ def say(page: Browser, state: str) -> str:
 @pytest.mark.parametrize(
     ("scene", "state", "sentence", "shown"),
     [
-        ("safe", "safe", "Every leg holds everything", {"#work": "Nothing is owed"}),
-        ("frozen", "at-risk", "are on nvme only", {"#lanes": "frozen", "#work": "Drain of hdd"}),
-        ("out", "at-risk", "Only nvme is in", {"#lanes": "out: unresponsive", "#events": "is out"}),
-        ("rebuild", "at-risk", "is being filled", {"#work": "80 %, 8 min 51 s left"}),
-        ("scrub", "safe", "Every leg", {"#work": "37 %, 9 min left"}),
-        ("down", "down", "The volume closes", {"#advice": "See the log"}),
+        ("safe", "healthy", "Every leg holds everything", {"#work": "Nothing is owed"}),
+        ("frozen", "degraded", "are on nvme only", {"#lanes": "frozen", "#work": "Drain of hdd"}),
+        ("out", "degraded", "Only nvme is in", {"#lanes": "out: unresponsive", "#events": "is out"}),
+        ("rebuild", "degraded", "is being filled", {"#work": "80 %, 8 min 51 s left"}),
+        ("scrub", "healthy", "Every leg", {"#work": "37 %, 9 min left"}),
+        ("down", "not-serving", "The volume closes", {"#advice": "See the log"}),
     ],
 )
 def test_each_state_is_said(
@@ -85,7 +85,7 @@ def test_each_state_is_said(
     with Fake(Scene(scene)) as server:
         page.open(server.address)
         assert sentence in say(page, state)
-        assert (page.evaluate("document.title") == "db") == (state == "safe")
+        assert (page.evaluate("document.title") == "db") == (state == "healthy")
         for place, text in shown.items():
             page.until(
                 f"document.querySelector({json.dumps(place)}).innerText.includes("
@@ -131,7 +131,7 @@ def test_words_of_others_are_text(page: Browser) -> None:
 
     with Fake(Hostile("safe")) as server:
         page.open(server.address)
-        say(page, "safe")
+        say(page, "healthy")
         assert page.text("#name") == "<img src=x onerror=alert(1)>"
         page.until("document.querySelector('#drives').innerText.includes('<b>bold</b>')")
         assert (
@@ -151,10 +151,10 @@ def test_figures_behind_a_token_are_asked_for(page: Browser) -> None:
         page.evaluate("document.querySelector('#gate-token').value = ''")
         page.type("#gate-token", TOKEN)
         page.click("Show")
-        say(page, "safe")
+        say(page, "healthy")
         # The page still has it after a reload, another tab does not.
         page.open(server.address)
-        say(page, "safe")
+        say(page, "healthy")
         assert page.evaluate("Object.values(localStorage).length + document.cookie.length") == 0
         page.evaluate("sessionStorage.clear()")
 
@@ -187,18 +187,18 @@ def test_it_says_when_hemi_is_gone_and_goes_on(page: Browser) -> None:
     port = free_port()
     with Fake(Scene("safe"), port) as server:
         page.open(server.address)
-        say(page, "safe")
+        say(page, "healthy")
     page.until("document.querySelector('#sentence').textContent === 'hemi does not answer.'")
     assert page.text("#link") == "no answer"
     with Fake(Scene("out"), port):
-        assert "Only nvme is in" in say(page, "at-risk")
+        assert "Only nvme is in" in say(page, "degraded")
 
 
 @needs_browser
 def test_it_can_be_used_without_eyes_and_without_a_mouse(page: Browser) -> None:
     with Fake(Scene("frozen")) as server:
         page.open(server.address)
-        say(page, "at-risk")
+        say(page, "degraded")
         page.until("document.querySelector('.lane .readout')?.textContent.includes('clients')")
         tree = page.tree()
         roles = {role for role, _ in tree}
@@ -207,7 +207,7 @@ def test_it_can_be_used_without_eyes_and_without_a_mouse(page: Browser) -> None:
         assert all(named), tree
         assert any("is frozen" in name for _, name in tree)
         spoken = page.text("#spoken")
-        assert spoken.startswith("At risk."), spoken
+        assert spoken.startswith("Degraded."), spoken
         page.evaluate("document.querySelector('.chart').focus()")
         page.press("ArrowLeft", 37)
         page.press("ArrowLeft", 37)
@@ -224,7 +224,7 @@ def test_it_fits(page: Browser, width: int, dark: bool) -> None:
     with Fake(Scene("rebuild")) as server:
         page.look(width, 800, dark)
         page.open(server.address)
-        say(page, "at-risk")
+        say(page, "degraded")
         page.until("Boolean(document.querySelector('.lane canvas'))")
         across = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert across <= 0, f"{across} pixels too wide"
@@ -296,20 +296,20 @@ def test_a_freeze_is_seen_within_seconds(sandbox: Sandbox, page: Browser) -> Non
     journal = Journal(volume.uri, blocks=512)
     assert journal.run(100)
     page.open(address)
-    say(page, "safe")
+    say(page, "healthy")
     page.click("Unlock changes")
     page.type("#dialog input", token.read_text().strip())
     page.click("Unlock")
     volume.inject(1, "--freeze", "1h")
     assert journal.run(300), "clients go on"
     page.until("document.querySelector('#lanes').innerText.includes('frozen')")
-    say(page, "at-risk")
+    say(page, "degraded")
     page.click("End the faults of leg1.img")
     page.evaluate("document.querySelector('#dialog-go').click()")
     volume.wait_leg_state(1, "healthy", "lagging")
-    assert "safe" in str(
+    assert "healthy" in str(
         page.until(
-            "['safe'].find((one) => one === document.querySelector('#verdict').dataset.state)"
+            "['healthy'].find((one) => one === document.querySelector('#verdict').dataset.state)"
         )
     )
     asks_only(page, address)
@@ -356,7 +356,7 @@ def test_the_proxy_shows_the_page(sandbox: Sandbox, page: Browser) -> None:
     page.until("!document.querySelector('#gate').hidden")
     page.open("about:blank")
     page.open(f"{proxy.address}#token={proxy.token}")
-    say(page, "safe")
+    say(page, "healthy")
     assert proxy.token not in str(page.evaluate("location.href")), "not in the history"
     page.click("Compare all legs")
     page.evaluate("document.querySelector('#dialog-go').click()")

@@ -84,7 +84,8 @@ class Scene:
             "at_ms": int(now * 1000),
             "age_ns": 100 * MS,
             "converged": self.name in ("safe", "scrub"),
-            "degraded": out,
+            "degraded": frozen or out,
+            "one_copy_bytes": 200 * GIB if out or rebuild else exposed,
             "lost_bytes": 0,
             "ledger": {"path": "/run/hemi/db.ledger", "why_none": None},
             "summary": self._summary(exposed),
@@ -127,25 +128,25 @@ class Scene:
     def _summary(self, exposed: int) -> dict[str, Any]:
         alike = "Every leg holds everything: losing any one drive loses nothing."
         state, text, advice = {
-            "safe": ("safe", alike, None),
-            "scrub": ("safe", alike, None),
+            "safe": ("healthy", alike, None),
+            "scrub": ("healthy", alike, None),
             "frozen": (
-                "at-risk",
+                "degraded",
                 f"{exposed / MIB:.1f} MiB of the last 4 s are on nvme only, while hdd is frozen.",
                 "Nothing to do yet: clients are served. If hdd stays frozen for 1 min, it is out.",
             ),
             "out": (
-                "at-risk",
+                "degraded",
                 "Only nvme is in: losing it loses the volume.",
                 "Replace hdd: hemi leg replace 1 /dev/disk/by-id/NEW.",
             ),
             "rebuild": (
-                "at-risk",
+                "degraded",
                 "hdd is being filled: until then 41 GiB are on nvme only.",
                 "Wait; some 9 min are left.",
             ),
             "down": (
-                "down",
+                "not-serving",
                 "The volume closes: clients are turned away.",
                 "See the log of hemi serve.",
             ),

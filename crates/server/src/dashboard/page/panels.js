@@ -9,12 +9,12 @@ const byId = (id) => document.getElementById(id);
 const SPOKEN_EVERY_MS = 20_000;
 /** Shapes of the sign: a circle with a tick, a triangle, a square. The shape says what the colour does. */
 const SIGNS = {
-  safe: "M24 4a20 20 0 1 1 0 40a20 20 0 1 1 0-40zm-3.2 29.4L36 18.200l-3.100-3.100-12.100 12.100-5.600-5.600-3.100 3.100z",
-  "at-risk": "M24 4L46 43H2zM22 18v13h4V18zm0 16v4h4v-4z",
-  down: "M5 5h38v38H5zm10.500 7.700l-2.800 2.800 8.500 8.500-8.500 8.500 2.800 2.800 8.500-8.500 8.500 8.500 2.800-2.800-8.500-8.500 8.500-8.500-2.800-2.800-8.500 8.500z",
+  healthy: "M24 4a20 20 0 1 1 0 40a20 20 0 1 1 0-40zm-3.2 29.4L36 18.200l-3.100-3.100-12.100 12.100-5.600-5.600-3.100 3.100z",
+  degraded: "M24 4L46 43H2zM22 18v13h4V18zm0 16v4h4v-4z",
+  "not-serving": "M5 5h38v38H5zm10.500 7.700l-2.800 2.800 8.500 8.500-8.500 8.500 2.800 2.800 8.500-8.500 8.500 8.500 2.800-2.800-8.500-8.500 8.500-8.500-2.800-2.800-8.500 8.500z",
   unknown: "M24 4a20 20 0 1 1 0 40a20 20 0 1 1 0-40zm0 5a15 15 0 1 0 0 30a15 15 0 1 0 0-30z",
 };
-const STATES = { safe: "Safe", "at-risk": "At risk", down: "Down", unknown: "Not known" };
+const STATES = { healthy: "Healthy", degraded: "Degraded", "not-serving": "Not serving", unknown: "Not known" };
 
 function set(id, text) {
   const place = byId(id);
@@ -58,13 +58,15 @@ export function verdict(status) {
   set("sentence", text);
   byId("advice").hidden = !advice;
   set("advice", advice ?? "");
-  const risks = (status.risks ?? []).map((risk) => `${risk.promise}: ${risk.text}`);
+  // The worst condition is the sentence above, and is not said twice.
+  const others = (status.risks ?? []).filter((risk) => risk.text !== text);
+  const risks = others.map((risk) => `${risk.promise}: ${risk.text}`);
   if (byId("risks").dataset.said !== risks.join()) {
     byId("risks").dataset.said = risks.join();
     byId("risks").replaceChildren(...risks.map((risk) => make("li", { textContent: risk })));
     byId("risks").hidden = risks.length === 0;
   }
-  document.title = `${known === "safe" ? "" : `${STATES[known]}: `}${status.name || "hemi"}`;
+  document.title = `${known === "healthy" ? "" : `${STATES[known]}: `}${status.name || "hemi"}`;
   const now = Date.now();
   if (known !== spoken.state || now - spoken.at > SPOKEN_EVERY_MS) {
     spoken = { state: known, at: now };
@@ -92,9 +94,12 @@ export function glance(status, recent, past) {
   big("hidden-week", time(hidden.week_ns));
   known("hidden-more", [[time(hidden.day_ns), " in 24 hours"], [time(hidden.total_ns), " in all"]]);
   const exposure = status.exposure ?? {};
-  // With one leg there is nothing to compare with, and exposure reads zero.
-  big("exposed", status.degraded ? "everything" : bytes(exposure.bytes));
-  set("exposed-bound", status.degraded ? "one leg is in" : exposure.bound_bytes ? `of ${bytes(exposure.bound_bytes)}` : "");
+  // Exposure counts what legs owe exactly. Regions that a leg owes, and a volume on one leg, come on top.
+  const alone = status.one_copy_bytes ?? exposure.bytes;
+  const everything = alone > 0 && alone >= status.size_bytes;
+  const bound = exposure.bound_bytes ? `of ${bytes(exposure.bound_bytes)}` : "";
+  big("exposed", everything ? "everything" : bytes(alone));
+  set("exposed-bound", everything || alone > exposure.bytes ? "in regions that a leg owes" : bound);
   known("exposed-more", [[time(exposure.age_ns), " old at most"], [time(exposure.bound_age_ns), " allowed"], [bytes(exposure.peak_bytes), " at the peak"]]);
   meter("exposed-bar", exposure.bytes / exposure.bound_bytes, exposure.throttling);
   meter("exposed-age-bar", exposure.age_ns / exposure.bound_age_ns, exposure.throttling);

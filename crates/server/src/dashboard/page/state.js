@@ -163,23 +163,6 @@ export function stateOf(leg) {
   return leg.slow && ["healthy", "lagging"].includes(leg.state) ? `${word}, slow` : word;
 }
 
-/** Returns the one sentence: hemi's own, or one of the page's where it tells none. */
-export function summaryOf(status) {
-  if (status.summary?.text) return status.summary;
-  if (status.phase && status.phase !== "serving") {
-    return { state: "down", text: `The volume is ${status.phase}: clients wait or are turned away.`, advice: null };
-  }
-  if (status.health === "not-serving") return { state: "down", text: "Clients are not served.", advice: "See the log of hemi serve." };
-  if (!["healthy", "degraded"].includes(status.health) || !Number.isFinite(status.exposure?.bytes)) {
-    return { state: "unknown", text: "hemi answers, and does not tell how the volume is.", advice: null };
-  }
-  const ill = (status.legs ?? []).filter((leg) => ["frozen", "gone", "out"].includes(leg.state));
-  const exposed = status.exposure.bytes;
-  if (status.health === "healthy" && !(status.lost_bytes > 0) && !status.risks?.length) {
-    const text = status.converged ? "Every leg holds everything, and every promise holds." : "Every leg answers, and every promise holds.";
-    return { state: "safe", text, advice: null };
-  }
-  const names = ill.map((leg) => `${nameOf(leg)} is ${stateOf(leg)}`);
-  const text = [names.join(", "), status.lost_bytes > 0 ? "data was lost" : "", exposed > 0 ? "some data is on one leg only" : ""];
-  return { state: "at-risk", text: `${text.filter(Boolean).join("; ") || "Only one leg is in"}.`, advice: null };
-}
+/** Returns hemi's judgement of the volume. */
+export const summaryOf = (status) =>
+  status.summary?.text ? status.summary : { state: "unknown", text: "hemi answers, and does not tell how the volume is.", advice: null };
