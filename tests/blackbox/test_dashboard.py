@@ -73,7 +73,12 @@ def say(page: Browser, state: str) -> str:
     [
         ("safe", "healthy", "Every leg holds everything", {"#work": "Nothing is owed"}),
         ("frozen", "degraded", "are on nvme only", {"#lanes": "frozen", "#work": "Drain of hdd"}),
-        ("out", "degraded", "Only nvme is in", {"#lanes": "out: unresponsive", "#events": "is out"}),
+        (
+            "out",
+            "degraded",
+            "Only nvme is in",
+            {"#lanes": "out: unresponsive", "#events": "is out"},
+        ),
         ("rebuild", "degraded", "is being filled", {"#work": "80 %, 8 min 51 s left"}),
         ("scrub", "healthy", "Every leg", {"#work": "37 %, 9 min left"}),
         ("down", "not-serving", "The volume closes", {"#advice": "See the log"}),

@@ -5,6 +5,18 @@ use crate::io::LegTraits;
 use crate::settings::Settings;
 use hemi_units::Extent;
 
+/// The extents that a scrub rewrites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScrubRepair {
+    /// None.
+    Nothing,
+    /// Those that a leg cannot read: others hold their content. Differences are left, since nobody
+    /// knows which leg is right.
+    Unreadable,
+    /// Those that a leg cannot read, and those that differ from this leg.
+    From(LegIndex),
+}
+
 /// A control command. Its outcome arrives as [`crate::io::Action::CommandDone`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -29,11 +41,10 @@ pub enum Command {
         /// The leg.
         leg: LegIndex,
     },
-    /// Compare all legs, extent by extent under a range lock; with `repair`, rewrite what
-    /// differs from the authority.
+    /// Compare all legs, extent by extent under a range lock.
     Scrub {
-        /// True to rewrite differences.
-        repair: bool,
+        /// The extents to rewrite.
+        repair: ScrubRepair,
         /// The part of the volume.
         extent: Extent,
     },
@@ -94,7 +105,7 @@ pub enum CommandError {
     /// The volume is closing.
     #[error("the volume is closing")]
     Closing,
-    /// Some legs differed and `repair` was not asked for.
+    /// Legs differ, or one cannot read an extent, and it was not rewritten.
     #[error("scrub found differences")]
     Mismatches,
 }

@@ -277,7 +277,8 @@ pub enum Notice {
     Converged,
     /// Scrub found a difference (already rechecked under a range lock).
     Mismatch {
-        /// The leg that differs from the authority.
+        /// The leg that differs: from the one that is to be right, or else from the authority or
+        /// the first leg. It need not be the wrong one.
         leg: LegIndex,
         /// The extent, in volume sectors.
         extent: Extent,

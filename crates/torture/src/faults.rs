@@ -1,6 +1,6 @@
 //! Faults that happen while hemi runs: freezes, slow legs, errors, dropped sessions.
 
-use hemi_engine::command::Command;
+use hemi_engine::command::{Command, ScrubRepair};
 use hemi_engine::format::Layout;
 use hemi_engine::io::{LegError, LegEvent, LegIo, LegOperation};
 use hemi_engine::marks::Mark;
@@ -140,6 +140,7 @@ impl World {
             Fault::Remove(leg) => self.remove_leg(leg),
             Fault::Scrub(repair) => {
                 let extent = Extent { start: 0, end: self.sectors() };
+                let repair = if repair { ScrubRepair::Unreadable } else { ScrubRepair::Nothing };
                 self.command(Command::Scrub { repair, extent });
             }
             Fault::ScrubStop => {

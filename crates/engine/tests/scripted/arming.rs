@@ -4,7 +4,7 @@
 use crate::world::landing::Landing;
 use crate::world::script::What;
 use crate::world::{REGION_BYTES, SECTORS, World, calm, steady_legs};
-use hemi_engine::command::Command;
+use hemi_engine::command::{Command, ScrubRepair};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
@@ -202,7 +202,9 @@ fn find_unreadable(world: &mut World, leg: usize, region: u64) {
     let bad = Extent::new(region * REGION + 32, 8);
     world.behaviour[leg].unreadable = Extent::new(world.data_start() + bad.start, bad.sectors());
     world.hold(leg, What::Writes);
-    world.command(Command::Scrub { extent: bad, repair: true }).expect("it is begun");
+    world
+        .command(Command::Scrub { extent: bad, repair: ScrubRepair::Unreadable })
+        .expect("it is begun");
     world.wait(10 * MILLISECOND);
     assert!(world.status().legs[leg].owed_bytes > 0, "it is being repaired");
 }

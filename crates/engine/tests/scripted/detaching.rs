@@ -2,7 +2,7 @@
 
 use crate::world::script::What;
 use crate::world::{SECTORS, World, calm, steady_legs};
-use hemi_engine::command::Command;
+use hemi_engine::command::{Command, ScrubRepair};
 use hemi_engine::identifiers::LegIndex;
 use hemi_units::{Extent, MILLISECOND};
 
@@ -44,7 +44,11 @@ fn a_leg_is_not_repaired_once_it_is_being_let_go() {
     let mut world = detaching();
     world.hold(B, What::Writes);
     let (now, extent) = (world.now, Extent::new(0, 64));
-    world.engine().command(now, 10, Command::Scrub { repair: true, extent });
+    world.engine().command(
+        now,
+        10,
+        Command::Scrub { repair: ScrubRepair::From(LegIndex(0)), extent },
+    );
     world.take_actions();
     world.wait(5 * MILLISECOND);
     assert_eq!(world.status().scrub_mismatches, 1);

@@ -5,7 +5,7 @@ use crate::world;
 use crate::world::landing::{Landing, lose_cache};
 use crate::world::script::What;
 use crate::world::{LONG, Random, SECTORS, Shape, World, calm, settings, steady_legs};
-use hemi_engine::command::Command;
+use hemi_engine::command::{Command, ScrubRepair};
 use hemi_engine::identifiers::{IoId, LegIndex};
 use hemi_engine::io::{LegError, LegEvent, Notice, Operation};
 use hemi_engine::settings::{Limits, Settings};
@@ -730,7 +730,7 @@ fn a_leg_that_loses_repairs_with_its_cache_owes_nothing() {
         let start = world.data_start() + bad.start;
         world.behaviour[leg].unreadable = Extent::new(start, bad.sectors());
         let now = world.now;
-        let scrub = Command::Scrub { extent: bad, repair: true };
+        let scrub = Command::Scrub { extent: bad, repair: ScrubRepair::Unreadable };
         world.engine().command(now, bad.start, scrub);
         world.take_actions();
         world.wait(5 * MILLISECOND);

@@ -5,7 +5,7 @@ use crate::world;
 use crate::world::landing::{Landing, lose_cache};
 use crate::world::script::What;
 use crate::world::{SECTORS, World, fast, settings};
-use hemi_engine::command::{Command, CommandError};
+use hemi_engine::command::{Command, CommandError, ScrubRepair};
 use hemi_engine::format::superblock::Superblock;
 use hemi_engine::format::{Layout, LegDescription, Membership};
 use hemi_engine::identifiers::LegIndex;
@@ -327,23 +327,91 @@ fn promotion_cut_short_can_only_be_run_again() {
     }
 }
 
-#[test]
-fn scrub_finds_and_repairs_what_rotted() {
-    let mut world = World::new(7, 2, settings());
+/// Writes all of the volume, and waits until no region is touched any more.
+fn written(legs: usize) -> World {
+    let mut world = World::new(7, legs, settings());
     for start in (0..SECTORS).step_by(64) {
         world.write(start, 64);
     }
     world.flush();
     world.wait(3 * SECOND);
-    world.disks[1].corrupt(333, 1 << 41);
-    let extent = Extent { start: 0, end: SECTORS };
-    let found = world.command(Command::Scrub { repair: false, extent });
-    assert_eq!(found, Err(CommandError::Mismatches));
-    assert_eq!(world.status().scrub_mismatches, 1);
-    let repaired = world.command(Command::Scrub { repair: true, extent });
-    assert_eq!(repaired, Ok(()));
+    world
+}
+
+fn scrub(world: &mut World, repair: ScrubRepair) -> Result<(), CommandError> {
+    world.command(Command::Scrub { repair, extent: Extent { start: 0, end: SECTORS } })
+}
+
+/// Each leg rots once. The register judges what is read afterwards.
+#[test]
+fn scrub_rewrites_what_differs_from_the_leg_that_is_named() {
+    for wrong in 0..3 {
+        let mut world = written(3);
+        world.disks[wrong].corrupt(333, 1 << 41);
+        assert_eq!(scrub(&mut world, ScrubRepair::Nothing), Err(CommandError::Mismatches));
+        let found = world.status().scrub_mismatches;
+        // Where the first leg is wrong, the two others differ from it.
+        assert_eq!(found, if wrong == 0 { 2 } else { 1 });
+        let right = LegIndex((wrong as u8 + 1) % 3);
+        assert_eq!(scrub(&mut world, ScrubRepair::From(right)), Ok(()));
+        world.converge();
+        assert_eq!(scrub(&mut world, ScrubRepair::Nothing), Ok(()));
+        for _ in 0..4 {
+            world.read(333, 1);
+        }
+    }
+}
+
+/// Nobody knows which leg is right: a scrub that rewrites what cannot be read leaves both as they are.
+#[test]
+fn scrub_leaves_a_difference_that_nobody_has_decided() {
+    let mut world = written(2);
+    world.disks[0].corrupt(333, 1 << 41);
+    for _ in 0..2 {
+        assert_eq!(scrub(&mut world, ScrubRepair::Unreadable), Err(CommandError::Mismatches));
+        assert_eq!(world.status().scrub_mismatches, 1);
+        world.wait(SECOND);
+    }
+    assert_eq!(scrub(&mut world, ScrubRepair::From(LegIndex(1))), Ok(()));
     world.converge();
-    assert_eq!(world.command(Command::Scrub { repair: false, extent }), Ok(()));
+    world.read(333, 1);
+}
+
+/// The leg that is wrong decides its region. It stops being so before it is rewritten, which is said.
+#[test]
+fn scrub_moves_the_authority_away_from_a_leg_that_is_wrong() {
+    let mut world = written(2);
+    world.write(333, 1);
+    let regions = world.engine().census(0..SECTORS as u32);
+    let authority = regions.authority().expect("a write has just touched it");
+    let right = LegIndex(1 - authority.0);
+    world.disks[authority.index()].corrupt(333, 1 << 41);
+    let mut left = scrub(&mut world, ScrubRepair::From(right));
+    for _ in 0..8 {
+        if left.is_ok() {
+            break;
+        }
+        assert_eq!(left, Err(CommandError::Mismatches));
+        world.wait(SECOND);
+        left = scrub(&mut world, ScrubRepair::From(right));
+    }
+    assert_eq!(left, Ok(()));
+    world.converge();
+    assert_eq!(scrub(&mut world, ScrubRepair::Nothing), Ok(()));
+    world.read(333, 1);
+}
+
+/// A leg that cannot read an extent is given it by the others, whichever leg differs.
+#[test]
+fn what_a_leg_cannot_read_counts_by_itself() {
+    let mut world = written(2);
+    world.behaviour[1].unreadable = Extent::new(world.data_start() + 64, 8);
+    assert_eq!(scrub(&mut world, ScrubRepair::Nothing), Err(CommandError::Mismatches));
+    let status = world.status();
+    assert_eq!(status.scrub_mismatches, 0);
+    assert!(status.scrub_unreadable >= 8);
+    assert_eq!(scrub(&mut world, ScrubRepair::Unreadable), Ok(()));
+    world.converge();
 }
 
 #[test]
@@ -352,7 +420,7 @@ fn scrub_beside_load_finds_nothing_where_nothing_is_wrong() {
         let mut world = World::new(seed, 3, settings());
         let extent = Extent { start: 0, end: SECTORS };
         let now = world.now;
-        world.engine().command(now, 5, Command::Scrub { repair: true, extent });
+        world.engine().command(now, 5, Command::Scrub { repair: ScrubRepair::Unreadable, extent });
         world.take_actions();
         load(&mut world, 200);
         world.freeze(1, world.now + 200 * MILLISECOND);

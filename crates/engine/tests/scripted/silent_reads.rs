@@ -2,7 +2,7 @@
 
 use crate::world::script::What;
 use crate::world::{LONG, SECTORS, World, calm, steady_legs};
-use hemi_engine::command::Command;
+use hemi_engine::command::{Command, ScrubRepair};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
@@ -15,7 +15,7 @@ const C: usize = 2;
 
 fn start_scrub(world: &mut World) {
     let (now, extent) = (world.now, Extent { start: 0, end: SECTORS });
-    world.engine().command(now, 7, Command::Scrub { repair: false, extent });
+    world.engine().command(now, 7, Command::Scrub { repair: ScrubRepair::Nothing, extent });
     world.take_actions();
 }
 

@@ -364,32 +364,33 @@ impl<B: Buffers> Engine<B> {
 
     /// Owes a leg what its medium could not read, or what scrub found wrong there, to be
     /// rewritten from a fresh leg. Where that leg is the authority it has to stop being so
-    /// first: recovery must not choose a leg that cannot read what it holds.
-    pub(in crate::engine) fn owe_for_repair(&mut self, leg: usize, extent: Extent) {
+    /// first: recovery must not choose a leg that cannot read what it holds. Returns false if it is
+    /// not owed now.
+    pub(in crate::engine) fn owe_for_repair(&mut self, leg: usize, extent: Extent) -> bool {
         let region = self.regions.of_sector(extent.start);
         let index = LegIndex(leg as u8);
         if self.fresh_prefix(leg, extent) < extent.sectors() || !self.legs[leg].debts.has_room(2) {
-            return;
+            return false;
         }
         if self.changes.is_going_out(index) && !planted::is(Planted::RepairedOnTheWayOut) {
             // It has been made whole for the last time.
-            return;
+            return false;
         }
         if self.drain_source(leg, extent).is_none_or(|(_, sectors)| sectors < extent.sectors()) {
-            return;
+            return false;
         }
-        let Some(record) = self.record(region) else { return };
+        let Some(record) = self.record(region) else { return false };
         let decided = self.regions.is_touched(region) || self.is_whole_beside(index, region);
         if !decided {
             // Nobody else is recorded whole yet, or who is is leaving; a read after that repairs it.
             self.retire_record(record);
-            return;
+            return false;
         }
         if self.regions.decides(index, region) {
             // The next read that meets the error finds the authority elsewhere.
             self.marks.add(Mark::RepairMovedAuthority);
             self.regions.force_move(record);
-            return;
+            return false;
         }
         // No writer made it, and none is held back for it: it is of no age, like a rebuild.
         let mut debt = Debt::new(extent, Source::Leg, Since::REBUILD, Key::NONE);
@@ -397,6 +398,7 @@ impl<B: Buffers> Engine<B> {
         self.begin_rebuilding(leg, record);
         self.legs[leg].debts.add(debt);
         self.regions.adjust_lacks(record, leg, 1);
+        true
     }
 
     /// Asks a second leg, if that is likely to answer before the first would; or if the first is

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::command::CommandError;
+use crate::command::{CommandError, ScrubRepair};
 use crate::engine::Engine;
 use crate::engine::state::debt::Source;
 use crate::engine::state::in_flight::{Io, Purpose};
@@ -22,6 +22,8 @@ pub(in crate::engine) struct Scrubbing {
     running: Option<Scrub>,
     /// Sectors that differed.
     mismatches: u64,
+    /// Sectors of pieces that a leg could not read.
+    unreadable: u64,
 }
 
 impl Scrubbing {
@@ -40,6 +42,11 @@ impl Scrubbing {
         self.mismatches
     }
 
+    /// Returns the sectors of the pieces that a leg could not read, of the same scrub.
+    pub(in crate::engine) fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
     /// Notes that the lock of the piece being read has another place.
     pub(in crate::engine) fn note_place(&mut self, place: u32) {
         if let Some(scrub) = &mut self.running {
@@ -50,7 +57,7 @@ impl Scrubbing {
 
 struct Scrub {
     token: u64,
-    repair: bool,
+    repair: ScrubRepair,
     extent: Extent,
     next: u64,
     /// The piece being read, its lock's place, and how many reads are out.
@@ -58,7 +65,8 @@ struct Scrub {
     place: u32,
     outstanding: u32,
     buffers: Vec<(u8, BufferId)>,
-    found: bool,
+    /// Something that differs, or that a leg could not read, was not rewritten.
+    left: bool,
     stopping: bool,
 }
 
@@ -66,7 +74,7 @@ impl<B: Buffers> Engine<B> {
     pub(in crate::engine) fn begin_scrub(
         &mut self,
         token: u64,
-        repair: bool,
+        repair: ScrubRepair,
         extent: Extent,
     ) -> Result<(), CommandError> {
         if self.scrubbing.running.is_some() {
@@ -77,7 +85,7 @@ impl<B: Buffers> Engine<B> {
         let start = extent.start - extent.start % block;
         let end = extent.end.checked_next_multiple_of(block).unwrap_or(u64::MAX);
         let extent = Extent { start, end }.intersection(self.extent());
-        self.scrubbing.mismatches = 0;
+        (self.scrubbing.mismatches, self.scrubbing.unreadable) = (0, 0);
         self.scrubbing.running = Some(Scrub {
             token,
             repair,
@@ -87,7 +95,7 @@ impl<B: Buffers> Engine<B> {
             place: NONE,
             outstanding: 0,
             buffers: Vec::with_capacity(LEGS_MAX),
-            found: false,
+            left: false,
             stopping: false,
         });
         Ok(())
@@ -124,8 +132,7 @@ impl<B: Buffers> Engine<B> {
         }
         if scrub.stopping || scrub.next >= scrub.extent.end {
             let Some(done) = self.scrubbing.running.take() else { return };
-            let result =
-                if done.found && !done.repair { Err(CommandError::Mismatches) } else { Ok(()) };
+            let result = if done.left { Err(CommandError::Mismatches) } else { Ok(()) };
             self.outbox.command_done(done.token, result);
             return;
         }
@@ -237,14 +244,15 @@ impl<B: Buffers> Engine<B> {
         if result.is_err() {
             // The medium cannot read it: rewrite it from another leg, and compare the rest.
             let (piece, repair) = (scrub.piece, scrub.repair);
-            scrub.found = true;
+            self.scrubbing.unreadable += piece.sectors();
+            scrub.left |= repair == ScrubRepair::Nothing;
             scrub.buffers.retain(|(leg, buffer)| {
                 if *leg == io.leg {
                     self.buffers.release(*buffer);
                 }
                 *leg != io.leg
             });
-            if repair {
+            if repair != ScrubRepair::Nothing {
                 self.owe_for_repair(usize::from(io.leg), piece);
             }
         }
@@ -254,25 +262,25 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// All reads of the piece are in: compare with the authority's, sector by sector.
+    /// All reads of the piece are in: compare with the leg that is to be right, or else with the
+    /// authority, sector by sector.
     fn compare_piece(&mut self) {
         let Some(scrub) = &mut self.scrubbing.running else { return };
-        let piece = scrub.piece;
-        let repair = scrub.repair;
+        let (piece, repair) = (scrub.piece, scrub.repair);
         let mut buffers = core::mem::take(&mut scrub.buffers);
-        let authority = {
-            let entry = self.regions.entry(self.regions.of_sector(piece.start));
-            let holds = |leg: u8| buffers.iter().any(|(l, _)| *l == leg);
-            if entry.is_dirty() && holds(entry.authority().0) {
-                Some(entry.authority().0)
-            } else {
-                buffers.first().map(|(leg, _)| *leg)
-            }
+        let read = |leg: u8| buffers.iter().find(|(l, _)| *l == leg).copied();
+        let right = match repair {
+            ScrubRepair::From(leg) => read(leg.0),
+            ScrubRepair::Nothing | ScrubRepair::Unreadable => None,
         };
-        let reference = buffers.iter().find(|(leg, _)| Some(*leg) == authority).map(|(_, b)| *b);
+        let entry = self.regions.entry(self.regions.of_sector(piece.start));
+        let authority = if entry.is_dirty() { read(entry.authority().0) } else { None };
+        let reference = right.or(authority).or(buffers.first().copied());
         for &(leg, buffer) in &buffers {
-            let Some(reference) = reference.filter(|_| Some(leg) != authority) else { continue };
-            self.compare_leg(usize::from(leg), buffer, reference, piece, repair);
+            let Some((_, reference)) = reference.filter(|(other, _)| *other != leg) else {
+                continue;
+            };
+            self.compare_leg(usize::from(leg), buffer, reference, piece, right.is_some());
         }
         for (_, buffer) in buffers.drain(..) {
             self.buffers.release(buffer);
@@ -315,12 +323,10 @@ impl<B: Buffers> Engine<B> {
             let offset = offset.min(piece.sectors());
             let extent = Extent { start: piece.start + start, end: piece.start + offset };
             self.scrubbing.mismatches += extent.sectors();
-            if let Some(scrub) = &mut self.scrubbing.running {
-                scrub.found = true;
-            }
             self.outbox.notice(Notice::Mismatch { leg: LegIndex(leg as u8), extent });
-            if repair {
-                self.owe_for_repair(leg, extent);
+            let is_owed = repair && self.owe_for_repair(leg, extent);
+            if let Some(scrub) = &mut self.scrubbing.running {
+                scrub.left |= !is_owed;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Reads beside writes, drains beside writes, discards, and legs of larger blocks.
 
-use hemi_engine::command::{Command, CommandError};
+use hemi_engine::command::{Command, CommandError, ScrubRepair};
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
@@ -190,10 +191,10 @@ fn s12_legs_of_4_kib_blocks() {
     }
     let extent = Extent { start: 0, end: SECTORS };
     let scrub = |world: &mut World, repair| world.command(Command::Scrub { repair, extent });
-    assert_eq!(scrub(&mut world, false), Err(CommandError::Mismatches));
-    assert_eq!(scrub(&mut world, true), Ok(()));
+    assert_eq!(scrub(&mut world, ScrubRepair::Nothing), Err(CommandError::Mismatches));
+    assert_eq!(scrub(&mut world, ScrubRepair::From(LegIndex(A as u8))), Ok(()));
     world.converge();
-    assert_eq!(scrub(&mut world, false), Ok(()));
+    assert_eq!(scrub(&mut world, ScrubRepair::Nothing), Ok(()));
     world.read_everything();
 }
 
