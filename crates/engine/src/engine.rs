@@ -7,7 +7,7 @@
 //! debts are paid, `freeze` who counts as frozen, `exposure` when writers wait, `late` single late
 //! requests, `window` how much a leg is given at once, `clean` how regions become clean and legs whole,
 //! `leg_set` out and in, `life` and `closing` open and close, `halt` when to stop instead, `scrub`
-//! comparing, `invariants` what must hold after every step.
+//! comparing, `differences` what it has found, `invariants` what must hold after every step.
 
 mod census;
 mod change;
@@ -61,6 +61,7 @@ use upkeep::passing::Passing;
 use upkeep::scrub::Scrubbing;
 
 pub use state::regions::metadata::ObjectState;
+pub use upkeep::differences::{DIFFERENCES_MAX, Difference, Differences};
 
 /// The interval of slow matters: cleaning, limits, lazy metadata, retries.
 const TICK: u64 = 100 * MILLISECOND;
@@ -95,6 +96,7 @@ pub struct Engine<B: Buffers> {
     giving_up: GivingUp,
     detaching: Detaching,
     scrubbing: Scrubbing,
+    differences: Differences,
     moving: Moving,
     returns: Returns,
     settling: Settling,
@@ -174,6 +176,7 @@ impl<B: Buffers> Engine<B> {
             giving_up: GivingUp::default(),
             detaching: Detaching::default(),
             scrubbing: Scrubbing::default(),
+            differences: Differences::default(),
             moving: Moving::default(),
             returns: Returns::default(),
             settling: Settling::default(),

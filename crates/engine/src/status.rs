@@ -156,6 +156,8 @@ pub struct Status {
     pub scrub: Option<(u64, u64)>,
     /// Sectors found different by the last or running scrub.
     pub scrub_mismatches: u64,
+    /// Sectors in which legs are known to differ now.
+    pub different: u64,
     /// Sectors that a leg could not read in the last or running scrub, by whole pieces.
     pub scrub_unreadable: u64,
     /// Client latencies: reads.

@@ -136,6 +136,7 @@ impl<B: Buffers> Engine<B> {
         into.repairs = counters.repairs;
         into.scrub = self.scrubbing.progress();
         into.scrub_mismatches = self.scrubbing.mismatches();
+        into.different = self.differences.sectors();
         into.scrub_unreadable = self.scrubbing.unreadable();
         into.client_reads = counters.client_reads.clone();
         into.client_writes = counters.client_writes.clone();

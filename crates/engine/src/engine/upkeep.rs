@@ -3,6 +3,7 @@
 pub(super) mod choose;
 pub(super) mod clean;
 pub(super) mod compare;
+pub(super) mod differences;
 pub(super) mod drain;
 pub(super) mod drain_read;
 pub(super) mod elsewhere;

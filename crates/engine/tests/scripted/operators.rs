@@ -362,6 +362,39 @@ fn scrub_rewrites_what_differs_from_the_leg_that_is_named() {
     }
 }
 
+/// A difference stays known until somebody writes there or decides it, over other scrubs and restarts.
+#[test]
+fn a_difference_stays_known_until_it_is_settled() {
+    let mut world = written(2);
+    for sector in [100, 333, 700] {
+        world.disks[1].corrupt(sector, 1 << 41);
+    }
+    let known = |world: &mut World| -> Vec<u64> {
+        world.engine().differences().iter().map(|one| one.extent.start).collect()
+    };
+    assert_eq!(scrub(&mut world, ScrubRepair::Nothing), Err(CommandError::Mismatches));
+    assert_eq!(known(&mut world), [100, 333, 700]);
+    world.write(333, 1);
+    world.wait(SECOND);
+    assert_eq!(known(&mut world), [100, 700]);
+    assert_eq!(world.status().different, 2);
+    let part = Extent { start: 0, end: 64 };
+    let command = Command::Scrub { repair: ScrubRepair::Nothing, extent: part };
+    assert_eq!(world.command(command), Ok(()));
+    assert_eq!(known(&mut world), [100, 700], "that part does not differ");
+    let part = Extent { start: 64, end: 256 };
+    let command = Command::Scrub { repair: ScrubRepair::From(LegIndex(0)), extent: part };
+    assert_eq!(world.command(command), Ok(()));
+    world.wait(SECOND);
+    assert_eq!(known(&mut world), [700], "the first is rewritten");
+    let differences: Vec<_> = world.engine().differences().iter().collect();
+    let mut restarted = written(2);
+    restarted.engine().know_differences(differences.into_iter(), 8);
+    assert_eq!((known(&mut restarted), restarted.status().different), (vec![700], 9));
+    assert_eq!(scrub(&mut restarted, ScrubRepair::Nothing), Ok(()));
+    assert_eq!(restarted.status().different, 0, "all of the volume was compared");
+}
+
 /// Nobody knows which leg is right: a scrub that rewrites what cannot be read leaves both as they are.
 #[test]
 fn scrub_leaves_a_difference_that_nobody_has_decided() {

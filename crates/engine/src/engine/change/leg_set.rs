@@ -388,6 +388,10 @@ impl<B: Buffers> Engine<B> {
     /// next.
     pub(super) fn forget_leg(&mut self, leg: usize) {
         self.forget_copies(LegIndex(leg as u8));
+        self.differences.forget_leg(LegIndex(leg as u8));
+        if self.legs.iter().filter(|leg| leg.is_member()).count() <= 2 {
+            self.differences.clear();
+        }
         // They must not pay one of the leg that comes next, whose debts can have the same names.
         self.ios.forget_late_reads(leg);
         while let Some((_, debt)) = self.legs[leg].debts.first_after(0) {

@@ -218,6 +218,7 @@ impl<B: Buffers> Engine<B> {
                     }
                     self.note_given(record, leg, io.extent);
                 }
+                self.note_alike(LegIndex(io.leg), io.extent);
                 io.source.release(&mut self.buffers);
                 if repair {
                     self.marks.add(Mark::Repaired);

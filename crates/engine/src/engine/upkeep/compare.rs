@@ -116,6 +116,7 @@ impl<B: Buffers> Engine<B> {
         let stamp = if planted::is(Planted::EqualIsDurable) { 0 } else { stamp };
         self.regions.note_done(record, leg, stamp);
         self.note_given(record, leg, extent);
+        self.note_alike(LegIndex(leg as u8), extent);
         self.regions.note_acknowledged(record, leg);
         self.legs[leg].load.uncount_in_flight(since, extent.sectors());
         self.regions.adjust_lacks(record, leg, -1);

@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::engine::state::debt::Source;
 use crate::engine::state::in_flight::{Io, Purpose};
 use crate::engine::state::slab::NONE;
+use crate::engine::upkeep::differences::{Difference, Differences};
 use crate::identifiers::{BufferAt, BufferId, LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation, Notice};
 use crate::marks::Mark;
@@ -85,6 +86,7 @@ impl<B: Buffers> Engine<B> {
         let start = extent.start - extent.start % block;
         let end = extent.end.checked_next_multiple_of(block).unwrap_or(u64::MAX);
         let extent = Extent { start, end }.intersection(self.extent());
+        self.differences.scrub_begins(extent, extent == self.extent());
         (self.scrubbing.mismatches, self.scrubbing.unreadable) = (0, 0);
         self.scrubbing.running = Some(Scrub {
             token,
@@ -99,6 +101,32 @@ impl<B: Buffers> Engine<B> {
             stopping: false,
         });
         Ok(())
+    }
+
+    /// Returns the extents in which legs are known to differ.
+    pub fn differences(&self) -> &Differences {
+        &self.differences
+    }
+
+    /// Takes differences that were known before the start, and sectors of more that had no room. The
+    /// driver kept them.
+    pub fn know_differences(&mut self, known: impl Iterator<Item = Difference>, uncounted: u64) {
+        for difference in known {
+            let extent = difference.extent.intersection(self.extent());
+            if difference.leg.index() < LEGS_MAX && self.legs[difference.leg.index()].is_member() {
+                self.differences.add(Difference { extent, ..difference });
+            }
+        }
+        self.differences.add_uncounted(uncounted);
+    }
+
+    /// Notes that a leg holds an extent as it was last written.
+    pub(in crate::engine) fn note_alike(&mut self, leg: LegIndex, extent: Extent) {
+        if self.differences.is_empty() {
+            return;
+        }
+        let members = self.legs.iter().filter(|leg| leg.is_member()).count();
+        self.differences.note_given(leg, extent, members <= 2);
     }
 
     pub(in crate::engine) fn stop_scrub(&mut self, token: u64) -> Result<(), CommandError> {
@@ -132,6 +160,8 @@ impl<B: Buffers> Engine<B> {
         }
         if scrub.stopping || scrub.next >= scrub.extent.end {
             let Some(done) = self.scrubbing.running.take() else { return };
+            let is_complete = done.next >= done.extent.end;
+            self.differences.scrub_ends(done.next, is_complete);
             let result = if done.left { Err(CommandError::Mismatches) } else { Ok(()) };
             self.outbox.command_done(done.token, result);
             return;
@@ -167,6 +197,7 @@ impl<B: Buffers> Engine<B> {
         scrub.next = piece.end;
         if legs.len() < 2 || lost {
             // Owed or lost: the drain is what compares it, by rewriting.
+            self.differences.scrub_passes(piece);
             return;
         }
         let mut buffers = core::mem::take(&mut scrub.buffers);
@@ -323,7 +354,9 @@ impl<B: Buffers> Engine<B> {
             let offset = offset.min(piece.sectors());
             let extent = Extent { start: piece.start + start, end: piece.start + offset };
             self.scrubbing.mismatches += extent.sectors();
-            self.outbox.notice(Notice::Mismatch { leg: LegIndex(leg as u8), extent });
+            let leg_index = LegIndex(leg as u8);
+            self.differences.add(Difference { extent, leg: leg_index });
+            self.outbox.notice(Notice::Mismatch { leg: leg_index, extent });
             let is_owed = repair && self.owe_for_repair(leg, extent);
             if let Some(scrub) = &mut self.scrubbing.running {
                 scrub.left |= !is_owed;
