@@ -175,7 +175,7 @@ def test_changes_ask_first_and_carry_the_token(page: Browser) -> None:
         page.evaluate("document.querySelector('#dialog input').value = ''")
         page.type("#dialog input", TOKEN)
         page.click("Unlock")
-        page.click("Compare and repair")
+        page.click("Compare, and rewrite what cannot be read")
         page.until("document.querySelector('#dialog').open")
         page.click("Cancel")
         page.click("Detach hdd")

@@ -177,7 +177,8 @@ class TestScrub:
         volume.start()
         fails(volume, "scrub", says=("differ",))
         assert volume.status()["scrub"]["mismatched_bytes"] > 0
-        volume.command("scrub", "--repair")
+        volume.command("scrub", "--repair", "--from", "0")
+        volume.wait_converged()
         volume.command("scrub")
         journal.verify()
         journal.disconnect()

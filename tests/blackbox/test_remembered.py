@@ -214,7 +214,7 @@ def test_what_was_asked_and_what_came_of_it(sandbox: Sandbox) -> None:
     [request] = events(volume, "request")
     assert request["text"] == "Asked to remove leg 5: refused, because slot 5 holds no leg."
     begun, ended = events(volume, "scrub")
-    assert begun["text"] == "A scrub began: it compares 64 MiB on all legs without repair."
+    assert begun["text"] == "A scrub began: it compares 64 MiB on all legs, and rewrites nothing."
     assert ended["text"].endswith("no difference was found.")
 
 

@@ -331,7 +331,7 @@ SCENES = {
     "docs/commands/monitor.md": Scene(),
     "docs/commands/promote.md": Scene({**DEVICES, "sdd": 80 * MIB}, prepare=forsaken_leg),
     "docs/commands/scrub.md": Scene(
-        DEVICES, prepare=served_db(), before={"hemi scrub --repair": corrupt}
+        DEVICES, prepare=served_db(), before={"hemi scrub ||": corrupt}
     ),
     "docs/commands/serve.md": Scene(DEVICES, {"storage": "127.0.0.2"}, prepare=serve_page),
     "docs/commands/settle.md": Scene(DEVICES, prepare=create_db),

@@ -56,7 +56,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Upgrade(arguments) => done(upgrade::run(&arguments)),
         Command::Grow(arguments) => done(grow::run(&arguments)),
         Command::Leg(arguments) => done(leg::run(&arguments)),
-        Command::Scrub(arguments) => done(scrub::run(&arguments)),
+        Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Promote(arguments) => done(promote::run(&arguments)),
         Command::Settle(arguments) => done(settle::run(&arguments)),
         Command::Inject(arguments) => done(inject::run(&arguments)),

@@ -333,12 +333,17 @@ fn work(status: &VolumeStatus) -> String {
 pub(crate) fn last_scrub(last: &LastScrub, now_ms: u64) -> String {
     let ago = duration(now_ms.saturating_sub(last.at_ms).saturating_mul(1_000_000));
     let took = duration(last.took_ns);
-    let found = match (last.mismatched_bytes, last.repaired) {
-        (0, _) if last.stopped => "no differences until then".to_owned(),
-        (0, _) => "all legs alike".to_owned(),
-        (differed, true) => format!("{} differed and were rewritten", bytes(differed)),
-        (differed, false) => format!("{} differed and were left", bytes(differed)),
-    };
+    let mut found = Vec::new();
+    if last.mismatched_bytes > 0 {
+        found.push(format!("{} differed", bytes(last.mismatched_bytes)));
+    }
+    if last.unreadable_bytes > 0 {
+        found.push(format!("a leg could not read {}", bytes(last.unreadable_bytes)));
+    }
+    if found.is_empty() {
+        found.push("no difference was found".to_owned());
+    }
+    let found = found.join(", ");
     let ended = if last.stopped { "stopped" } else { "ended" };
     format!("{ended} {ago} ago after {took}: {found}")
 }

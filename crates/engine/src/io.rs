@@ -262,10 +262,12 @@ pub enum Notice {
         /// The number of regions.
         regions: u32,
     },
-    /// A bad extent was rewritten from another leg.
+    /// An extent that a leg could not read, or in which it differed, was rewritten from another leg.
     Repaired {
         /// The leg repaired.
         leg: LegIndex,
+        /// True if it differed.
+        differed: bool,
         /// The extent, in volume sectors.
         extent: Extent,
     },

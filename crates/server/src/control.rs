@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::config::{Config, HttpAddress};
+use crate::differences;
 use crate::drive;
 use crate::handover::{self, Inheritance};
 
@@ -199,6 +200,8 @@ impl Listeners {
         let past = Past::begin(&config.state, id);
         // If no state is kept, the history has logged that already.
         let scrubs = crate::state::file(&config.state, id, scrubs::EXTENSION).ok();
+        let differences = crate::state::file(&config.state, id, differences::EXTENSION).ok();
+        let known = Arc::clone(&volume.snapshot().differences);
         let shared = Shared {
             past: Arc::new(past),
             viewers: Arc::default(),
@@ -206,7 +209,7 @@ impl Listeners {
             config: Arc::new(ArcSwap::new(config)),
             changing: Arc::default(),
             history: Arc::default(),
-            scrubs: Arc::new(Mutex::new(Scrubs::new(scrubs))),
+            scrubs: Arc::new(Mutex::new(Scrubs::new(scrubs, differences, known))),
             life: Arc::new(Life { is_stopped: signals.is_stopped(), ..Life::default() }),
             drives: Arc::default(),
             access: Arc::new(access),
@@ -248,6 +251,7 @@ async fn serve(
     let looking = tokio::spawn(look(shared.clone()));
     let publishing = tokio::spawn(live::publish(shared.clone()));
     let (past, volume) = (Arc::clone(&shared.past), Arc::clone(&shared.volume));
+    let scrubs = Arc::clone(&shared.scrubs);
     if let Some(listener) = http {
         // Control goes on whatever happens to this task.
         let routes = routes::public(shared.clone());
@@ -272,6 +276,8 @@ async fn serve(
     looking.abort();
     publishing.abort();
     past.look(&*volume);
+    let newest = Arc::clone(&volume.snapshot().differences);
+    scrubs.lock().unwrap_or_else(PoisonError::into_inner).keep_differences(&newest);
     past.end(&volume.snapshot(), life.is_handed_over.load(Ordering::Acquire));
     if life.is_handed_over.load(Ordering::Acquire) {
         file.keep();
@@ -314,6 +320,7 @@ async fn sample(shared: Shared) {
         ticks.tick().await;
         let snapshot = shared.volume.snapshot();
         if snapshot.phase != volume::Phase::Opening {
+            shared.scrubs().keep_differences(&snapshot.differences);
             shared.history.lock().unwrap_or_else(PoisonError::into_inner).sample(snapshot);
         }
     }

@@ -19,12 +19,14 @@ use hemi_io::leg::{FileOptions, OpenError, OpenLeg, Purpose};
 use hemi_io::probe::{hex, lock_owner, other_spec};
 
 mod compare;
+mod content;
 mod ledger;
 mod report;
 mod runs;
 mod table;
 
 pub use compare::{Inspection, inspect_all};
+pub use content::{Content, ContentError};
 pub use ledger::{LedgerAuthority, LedgerContent, LedgerFound, LedgerReport, NextStart};
 pub use runs::{RUNS_MAX, Runs};
 

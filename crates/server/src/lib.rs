@@ -15,6 +15,7 @@ pub mod create;
 mod dashboard;
 pub mod descriptors;
 pub mod device;
+pub mod differences;
 pub mod drive;
 pub mod export;
 pub mod fail_slow;

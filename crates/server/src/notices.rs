@@ -18,6 +18,11 @@ const NOTICES_MAX: usize = 1024;
 /// Shortest time between two lines about errors of one leg, in nanoseconds.
 const ERROR_LINE_INTERVAL: u64 = SECOND;
 
+/// Number of finds of a scrub that one line in the log stands for.
+const FINDS_A_LINE: u64 = 1000;
+/// Time without finds after which the next one is logged, in nanoseconds.
+const FINDS_APART: u64 = 60 * SECOND;
+
 /// An I/O that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Failed {
@@ -52,10 +57,30 @@ impl Errors {
     }
 }
 
+/// A count of what comes in great numbers: the first is logged, and then each thousandth.
+#[derive(Clone, Copy, Debug, Default)]
+struct Finds {
+    count: u64,
+    newest: Instant,
+}
+
+impl Finds {
+    /// Counts one. Returns the count if a line is due.
+    fn add(&mut self, now: Instant) -> Option<u64> {
+        if now.since(self.newest) > FINDS_APART {
+            self.count = 0;
+        }
+        (self.newest, self.count) = (now, self.count + 1);
+        (self.count == 1 || self.count.is_multiple_of(FINDS_A_LINE)).then_some(self.count)
+    }
+}
+
 /// The log of one volume's notices, and the sender of notices to the control thread.
 #[derive(Debug)]
 pub(crate) struct Notices {
     errors: [Errors; LEGS_MAX],
+    mismatches: Finds,
+    repaired: Finds,
     sender: SyncSender<Noticed>,
     left_out: Arc<AtomicU64>,
 }
@@ -81,13 +106,28 @@ impl Notices {
     pub(crate) fn new() -> (Notices, NoticeReceiver) {
         let (sender, receiver) = sync_channel(NOTICES_MAX);
         let left_out = Arc::new(AtomicU64::new(0));
-        let notices =
-            Notices { errors: Default::default(), sender, left_out: Arc::clone(&left_out) };
+        let notices = Notices {
+            errors: Default::default(),
+            mismatches: Finds::default(),
+            repaired: Finds::default(),
+            sender,
+            left_out: Arc::clone(&left_out),
+        };
         (notices, NoticeReceiver { receiver, left_out })
     }
 
     /// Logs a notice with the leg's own name, and sends it to the control thread.
     pub(crate) fn log(&mut self, now: Instant, legs: &[LegIdentity], notice: Notice) {
+        if let Notice::Mismatch { leg, extent } = notice {
+            // Control learns of them by the scrub's result.
+            let count = self.mismatches.add(now);
+            if let Some(count) = count {
+                let leg = name(legs, leg);
+                let (sector, sectors) = (extent.start, extent.sectors());
+                tracing::warn!(count, leg, sector, sectors, "scrub: a leg differs from another");
+            }
+            return;
+        }
         // The sender does not wait for a control thread that is busy or gone.
         if self.sender.try_send(Noticed { at: now, notice }).is_err() {
             self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -96,6 +136,20 @@ impl Notices {
             Notice::LegError { leg, error, sector } => {
                 self.errors[leg.index()].add(Failed { error, sector });
                 self.say_errors(now, legs);
+            }
+            Notice::Repaired { leg, differed, extent } => {
+                if let Some(count) = self.repaired.add(now) {
+                    let leg = name(legs, leg);
+                    let (sector, sectors) = (extent.start, extent.sectors());
+                    tracing::info!(
+                        count,
+                        leg,
+                        differed,
+                        sector,
+                        sectors,
+                        "an extent was rewritten"
+                    );
+                }
             }
             other => log(legs, other),
         }
@@ -162,29 +216,28 @@ fn log(legs: &[LegIdentity], notice: Notice) {
             "HALTED: its device is gone, and it alone decides regions that had not been compared since \
              the start"
         ),
-        Notice::Repaired { leg, extent } => tracing::info!(
-            leg = name(leg),
-            sector = extent.start,
-            sectors = extent.sectors(),
-            "a bad extent was rewritten"
-        ),
+        // These are logged by the thousand.
+        Notice::Repaired { .. } | Notice::Mismatch { .. } => {}
         Notice::Throttling => {
             tracing::warn!("writers are slowed down: exposure is past half its bound");
         }
         Notice::ThrottlingEnded => tracing::info!("writers are no longer slowed down"),
         Notice::Converged => tracing::info!("every leg is whole; the volume is clean"),
-        Notice::Mismatch { leg, extent } => tracing::error!(
-            leg = name(leg),
-            sector = extent.start,
-            sectors = extent.sectors(),
-            "scrub found a difference"
-        ),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scrub_that_finds_much_is_told_by_the_thousand() {
+        let mut finds = Finds::default();
+        let told: Vec<u64> =
+            (1..=3500).filter_map(|at| finds.add(Instant(at * SECOND / 1000))).collect();
+        assert_eq!(told, [1, 1000, 2000, 3000]);
+        assert_eq!(finds.add(Instant(100 * SECOND)), Some(1), "another scrub");
+    }
 
     #[test]
     fn a_leg_that_fails_all_the_time_is_told_once_a_second_with_a_count() {

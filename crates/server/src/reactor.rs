@@ -25,6 +25,7 @@ use hemi_units::{Instant, SECOND};
 use crate::control::volume::{
     BufferUse, Connections, HandoverReport, LegIdentity, Phase, Snapshot,
 };
+use crate::differences::Known;
 use crate::export::{CarriedClients, ExportContext, Exports};
 use crate::handover::HandedOver;
 use crate::messages::{ReactorError, ReactorMessage, ReplyTo, SNAPSHOT_GAP_MIN, SNAPSHOT_INTERVAL};
@@ -634,6 +635,11 @@ impl Reactor {
         let arena = self.engine.buffers();
         let mut status = Status::default();
         self.engine.status(self.now, &mut status);
+        let known = self.engine.differences();
+        let differences = match last.differences.version == known.version() {
+            true => Arc::clone(&last.differences),
+            false => Arc::new(Known::of(known)),
+        };
         let snapshot = Snapshot {
             taken: std::time::Instant::now(),
             opened: last.opened,
@@ -647,6 +653,7 @@ impl Reactor {
             legs: Arc::clone(&last.legs),
             generations: self.engine.generations().collect(),
             status,
+            differences,
             connections: Connections {
                 open: counts.open,
                 accepted: counts.accepted,

@@ -25,6 +25,7 @@ use crate::control::volume::{HandoverReport, Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
 use crate::descriptors::{self, TooFew};
 use crate::device::{self, DeviceError};
+use crate::differences::Known;
 use crate::export::{CarriedClients, ExportOptions, Exports, GateFiles, ListenError, Listener};
 use crate::grow::grow;
 use crate::handover::{self, Inheritance, Successor};
@@ -246,7 +247,8 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     let listeners = listen(&gates, inherited.as_mut())?;
     let guests = config.vhost.iter().map(GuestListener::bind).collect::<Result<Vec<_>, _>>();
     let guests = guests.map_err(ListenError::from)?;
-    let snapshot = Snapshot::opening(opened.identity(), opened.identities.clone());
+    let mut snapshot = Snapshot::opening(opened.identity(), opened.identities.clone());
+    snapshot.differences = Arc::new(Known::find(&config.state, snapshot.identity.id));
     let options = ReactorOptions {
         settings: config.settings(),
         buffer_budget: config.buffer_budget.0,
@@ -625,7 +627,9 @@ fn build(
     let entropy = u64::from_ne_bytes(entropy);
     let now = clock::now();
     let OpenedVolume { opening, ledger, .. } = opened;
-    let engine = Engine::open(opening, options.settings, traits, ledger, arena, now, entropy);
+    let mut engine = Engine::open(opening, options.settings, traits, ledger, arena, now, entropy);
+    let known = Arc::clone(&inbox.published.load().differences);
+    engine.know_differences(known.for_engine(), known.uncounted_sectors());
     let exports = Exports::new(listeners, budget, &mut ring);
     let mut reactor = Reactor::new(Parts {
         ring,

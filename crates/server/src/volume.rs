@@ -110,9 +110,9 @@ impl Volume for ServedVolume {
         match request {
             Request::Remove { leg } => with_slot(leg, |leg| self.command(Command::Remove { leg })),
             Request::Detach { leg } => with_slot(leg, |leg| self.command(Command::Detach { leg })),
-            Request::Scrub { repair } => {
+            Request::Scrub { repair, part } => {
                 let sectors = self.snapshot().identity.size_bytes / SECTOR_BYTES;
-                let extent = Extent { start: 0, end: sectors };
+                let extent = part.unwrap_or(Extent { start: 0, end: sectors });
                 self.command(Command::Scrub { repair, extent })
             }
             Request::ScrubStop => self.command(Command::ScrubStop),
@@ -260,7 +260,7 @@ fn refusal(error: ReactorError) -> Refusal {
             (RefusalKind::BadRequest, "docs/configuration.md lists every key with its range.")
         }
         ReactorError::Command(CommandError::Mismatches) => {
-            (RefusalKind::Failed, "hemi scrub --repair makes the legs alike.")
+            (RefusalKind::Failed, "hemi status says what was found.")
         }
         ReactorError::Attach(_) => (RefusalKind::Failed, "Look at the legs: hemi status."),
         ReactorError::Requests(..) => (RefusalKind::Failed, "Serve the volume again."),

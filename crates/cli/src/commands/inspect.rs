@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use hemi_io::config::legs::LegSpec;
-use hemi_server::inspect::inspect_all;
+use hemi_server::inspect::{Content, ContentError, inspect_all};
 use hemi_server::scan::apart::Scanner;
 use hemi_server::scan::udev_properties;
 
+use super::scrub::range::ByteRange;
 use super::volume::LedgerArgs;
 use crate::failure::{Failure, Kind};
 
@@ -26,6 +27,7 @@ use crate::failure::{Failure, Kind};
 Examples:
   hemi inspect /dev/nvme0n1p3 /dev/sdb
   hemi inspect --scan
+  hemi inspect --read 4096000+16KiB /dev/sdb | sha256sum
   hemi inspect --json leg0.img | jq '.legs[0].superblock.data_offset'")]
 pub(crate) struct InspectArgs {
     /// A leg: a path, stripe:PATH,PATH[,chunk=64K], end:PATH, external:PATH,metadata=PATH, or an
@@ -46,6 +48,10 @@ pub(crate) struct InspectArgs {
     #[arg(long, conflicts_with_all = ["scan", "json", "ledger"])]
     udev: bool,
 
+    /// Write a leg's own version of a range of the volume to standard output: START+LENGTH in bytes.
+    #[arg(long, value_name = "RANGE", conflicts_with_all = ["scan", "udev", "json", "ledger"])]
+    read: Option<ByteRange>,
+
     #[command(flatten)]
     ledger: LedgerArgs,
 
@@ -57,6 +63,9 @@ pub(crate) struct InspectArgs {
 pub(crate) fn run(arguments: &InspectArgs) -> Result<()> {
     if arguments.scan {
         return list(arguments);
+    }
+    if let Some(range) = arguments.read {
+        return read(&arguments.legs, range);
     }
     if arguments.udev {
         return tell_udev(&arguments.legs);
@@ -102,6 +111,39 @@ fn list(arguments: &InspectArgs) -> Result<()> {
     }
     out.flush()?;
     Ok(())
+}
+
+/// Writes what a leg holds in a range of the volume.
+fn read(legs: &[String], range: ByteRange) -> Result<()> {
+    let [spec] = legs else {
+        return Err(Failure::error(Kind::Usage, "--read takes one leg", ""));
+    };
+    let failed = |error: ContentError| {
+        let what = format!("leg {spec}: {error}");
+        Failure::error(Kind::Failed, what, "hemi inspect LEG shows what the leg holds.")
+    };
+    let content = Content::open(spec).map_err(failed)?;
+    let mut out = std::io::stdout().lock();
+    content
+        .read(range.start, range.length, |piece| out.write_all(piece).map_err(Stop::Out))
+        .map_err(|stop| match stop {
+            Stop::Leg(error) => failed(error),
+            Stop::Out(error) => error.into(),
+        })?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The reason why the copying of a range ended early.
+enum Stop {
+    Leg(ContentError),
+    Out(std::io::Error),
+}
+
+impl From<ContentError> for Stop {
+    fn from(error: ContentError) -> Stop {
+        Stop::Leg(error)
+    }
 }
 
 fn tell_udev(devices: &[String]) -> Result<()> {

@@ -268,11 +268,14 @@ fn a_scrub_that_has_ended_says_when_and_how() {
     const DAY_MS: u64 = 86_400_000;
     let last = LastScrub { at_ms: 7 * DAY_MS, took_ns: 90 * SECOND, ..Default::default() };
     let says = |last: LastScrub| last_scrub(&last, 10 * DAY_MS);
-    assert_eq!(says(last), "ended 3 days ago after 90 s: all legs alike");
+    assert_eq!(says(last), "ended 3 days ago after 90 s: no difference was found");
     let differed = LastScrub { mismatched_bytes: 8192, ..last };
-    assert_eq!(says(differed), "ended 3 days ago after 90 s: 8 KiB differed and were left");
-    let repaired = LastScrub { repaired: true, ..differed };
-    assert_eq!(says(repaired), "ended 3 days ago after 90 s: 8 KiB differed and were rewritten");
+    assert_eq!(says(differed), "ended 3 days ago after 90 s: 8 KiB differed");
+    let unreadable = LastScrub { unreadable_bytes: 4096, ..differed };
+    assert_eq!(
+        says(unreadable),
+        "ended 3 days ago after 90 s: 8 KiB differed, a leg could not read 4 KiB"
+    );
     let stopped = LastScrub { stopped: true, ..last };
-    assert_eq!(says(stopped), "stopped 3 days ago after 90 s: no differences until then");
+    assert_eq!(says(stopped), "stopped 3 days ago after 90 s: no difference was found");
 }

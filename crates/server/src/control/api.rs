@@ -310,6 +310,9 @@ pub struct ScrubStatus {
     pub total_bytes: u64,
     /// Bytes found to differ by the running or last one.
     pub mismatched_bytes: u64,
+    /// Bytes of the pieces that a leg could not read in the running or last one.
+    #[serde(default)]
+    pub unreadable_bytes: u64,
     /// Bytes that are known to differ now: found by a scrub, by this server or one before it, and neither
     /// repaired nor written since.
     #[serde(default)]
@@ -335,7 +338,10 @@ pub struct LastScrub {
     pub at_ms: u64,
     /// Bytes found to differ.
     pub mismatched_bytes: u64,
-    /// True if it rewrote extents that differed.
+    /// Bytes of the pieces that a leg could not read.
+    #[serde(default)]
+    pub unreadable_bytes: u64,
+    /// True if it was to rewrite what it found.
     pub repaired: bool,
     /// Its duration.
     pub took_ns: u64,
@@ -508,11 +514,20 @@ pub struct AttachDevice {
 }
 
 /// `POST /v1/scrub`.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scrub {
-    /// True to rewrite the extents that differ.
+    /// True to rewrite what a leg cannot read, and what differs from the leg `from`.
     pub repair: bool,
+    /// The slot of the leg that is right. Default: differences are left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<u8>,
+    /// The first byte of the part to compare. Default: the first of the volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_bytes: Option<u64>,
+    /// The length of the part to compare. Default: up to the end of the volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length_bytes: Option<u64>,
     /// True to stop the running scrub instead.
     pub stop: bool,
 }

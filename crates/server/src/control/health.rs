@@ -173,7 +173,7 @@ pub struct Summary {
     pub advice: Option<String>,
 }
 
-/// What the judge says of a volume.
+/// The judgement on a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Judgement {
     /// The worst condition, or that all is well.

@@ -13,8 +13,9 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use hemi_engine::command::ScrubRepair;
 use hemi_engine::settings::Settings;
-use hemi_units::SECTOR_BYTES;
+use hemi_units::Extent;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinError;
 use tokio_stream::StreamExt as _;
@@ -32,7 +33,7 @@ use super::health::{self, Health, STATUS_AGE_MAX_NS};
 use super::history::History;
 use super::live::{self, Viewers};
 use super::past::Past;
-use super::scrubs::Scrubs;
+use super::scrubs::{self, Scrubs};
 use super::view::volume_status;
 use super::volume::{Phase, Refusal, RefusalKind, Request, Volume};
 use super::{metrics, settings};
@@ -102,7 +103,7 @@ impl Shared {
         status
     }
 
-    fn scrubs(&self) -> MutexGuard<'_, Scrubs> {
+    pub(super) fn scrubs(&self) -> MutexGuard<'_, Scrubs> {
         self.scrubs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -152,6 +153,7 @@ fn readable() -> Router<Shared> {
         .route("/v1/status", get(status))
         .route("/v1/status/stream", get(stream))
         .route("/v1/legs", get(legs))
+        .route("/v1/differences", get(differences))
         .route("/v1/settings", get(settings::list))
         .route("/v1/events", get(remembered::events))
         .route("/v1/events/stream", get(live::events))
@@ -207,6 +209,10 @@ async fn legs(State(shared): State<Shared>) -> Response {
     Json(shared.status().legs).into_response()
 }
 
+async fn differences(State(shared): State<Shared>) -> Response {
+    Json(&*shared.volume.snapshot().differences).into_response()
+}
+
 async fn config(State(shared): State<Shared>) -> Response {
     Json(&*shared.config()).into_response()
 }
@@ -242,41 +248,61 @@ async fn scrub(State(shared): State<Shared>, body: Received) -> Response {
         Ok(body) => body,
         Err(rejection) => return unreceived(&rejection),
     };
-    match parse(&body) {
+    let asked: Scrub = match parse(&body) {
+        Ok(asked) => asked,
+        Err(refusal) => return refuse(refusal),
+    };
+    if asked.stop {
+        if asked != (Scrub { stop: true, ..Scrub::default() }) {
+            return refuse(Refusal::new(
+                RefusalKind::BadRequest,
+                "`stop` is set beside other fields",
+                "Leave them out.",
+            ));
+        }
+        shared.scrubs().stop();
+        return answer(
+            tokio::spawn(async move { perform(&shared, Request::ScrubStop).await }).await,
+        );
+    }
+    match scrubs::request(&asked, &shared.volume.snapshot()) {
+        Ok((repair, part)) => {
+            answer(tokio::spawn(async move { compare(&shared, repair, part).await }).await)
+        }
         Err(refusal) => refuse(refusal),
-        Ok(Scrub { repair: true, stop: true }) => refuse(Refusal::new(
-            RefusalKind::BadRequest,
-            "`repair` and `stop` are both set",
-            "Set one of them.",
-        )),
-        Ok(Scrub { stop: true, .. }) => {
-            shared.scrubs().stop();
-            answer(tokio::spawn(async move { perform(&shared, Request::ScrubStop).await }).await)
-        }
-        Ok(Scrub { repair, .. }) => {
-            answer(tokio::spawn(async move { compare(&shared, repair).await }).await)
-        }
     }
 }
 
 /// Compares the legs and keeps the result.
-async fn compare(shared: &Shared, repair: bool) -> Result<(), Refusal> {
+async fn compare(
+    shared: &Shared,
+    repair: ScrubRepair,
+    part: Option<Extent>,
+) -> Result<(), Refusal> {
     if shared.volume.snapshot().status.scrub.is_none() {
         shared.scrubs().begin(Instant::now());
     }
-    let outcome = perform(shared, Request::Scrub { repair }).await;
-    match &outcome {
-        // It fails only if it found differences and was not to repair them.
+    let outcome = perform(shared, Request::Scrub { repair, part }).await;
+    match outcome {
+        // It fails only if it left what it found.
         Ok(()) | Err(Refusal { kind: RefusalKind::Failed, .. }) => {
             // The snapshot was published before the outcome.
-            let sectors = shared.volume.snapshot().status.scrub_mismatches;
-            shared.scrubs().end(Instant::now(), sectors * SECTOR_BYTES, repair);
+            let snapshot = shared.volume.snapshot();
+            let (differ, unreadable) = scrubs::found(&snapshot);
+            let repaired = repair != ScrubRepair::Nothing;
+            let mut scrubs = shared.scrubs();
+            scrubs.end(Instant::now(), differ, unreadable, repaired);
+            scrubs.keep_differences(&snapshot.differences);
+            drop(scrubs);
+            outcome.map_err(|_| scrubs::left(repair, differ, unreadable))
         }
         // Another scrub is running.
-        Err(Refusal { kind: RefusalKind::Conflict, .. }) => {}
-        Err(_) => shared.scrubs().refused(),
+        Err(Refusal { kind: RefusalKind::Conflict, .. }) => outcome,
+        Err(_) => {
+            shared.scrubs().refused();
+            outcome
+        }
     }
-    outcome
 }
 
 async fn inject(State(shared): State<Shared>, body: Received) -> Response {
@@ -382,8 +408,8 @@ pub(super) fn parse<B: DeserializeOwned>(body: &[u8]) -> Result<B, Refusal> {
 /// Sends a request, waits for its outcome and logs both.
 pub(super) async fn perform(shared: &Shared, request: Request) -> Result<(), Refusal> {
     tracing::info!(%request, "asked");
-    if let Request::Scrub { repair } = request {
-        shared.past.happened(events::scrub_begins(repair, &shared.volume.snapshot()));
+    if let Request::Scrub { repair, part } = request {
+        shared.past.happened(events::scrub_begins(repair, part, &shared.volume.snapshot()));
     }
     let asked = Instant::now();
     let result = shared.volume.request(request.clone()).await;
@@ -391,6 +417,9 @@ pub(super) async fn perform(shared: &Shared, request: Request) -> Result<(), Ref
     shared.past.happened(events::of_request(&request, &result, asked.elapsed(), &snapshot));
     match &result {
         Ok(()) => tracing::info!(%request, "done"),
+        Err(refusal) if refusal.kind == RefusalKind::Failed => {
+            tracing::warn!(%request, what = %refusal.what, "failed");
+        }
         Err(refusal) => tracing::warn!(%request, what = %refusal.what, "refused"),
     }
     result

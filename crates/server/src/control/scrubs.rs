@@ -1,10 +1,19 @@
-//! The last scrub and its result, kept over restarts in the state directory.
+//! The last scrub, its result, and what differs since: kept over restarts in the state directory.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::api::LastScrub;
+use hemi_engine::command::ScrubRepair;
+use hemi_engine::identifiers::LegIndex;
+use hemi_engine::status::LegState;
+use hemi_units::{Extent, SECTOR_BYTES};
+
+use super::api::{LastScrub, Scrub};
+use super::quantities::bytes;
+use super::volume::{Refusal, RefusalKind, Snapshot};
+use crate::differences::Known;
 use crate::state;
 use hemi_io::clock::unix_ms;
 
@@ -18,13 +27,21 @@ const FILE_BYTES_MAX: u64 = 4096;
 pub(super) struct Scrubs {
     last: Option<LastScrub>,
     file: Option<PathBuf>,
+    /// The file of the known differences, and what it holds.
+    differences: Option<PathBuf>,
+    kept: Arc<Known>,
     /// The time at which the running scrub was requested, and true if it was asked to stop.
     running: Option<(Instant, bool)>,
 }
 
 impl Scrubs {
     /// Reads the last scrub from this file, if it exists. Without a file nothing is kept.
-    pub(super) fn new(file: Option<PathBuf>) -> Scrubs {
+    /// `differences` is the file of the known differences, and `known` its content.
+    pub(super) fn new(
+        file: Option<PathBuf>,
+        differences: Option<PathBuf>,
+        known: Arc<Known>,
+    ) -> Scrubs {
         let last = file.as_deref().and_then(|path| match read(path) {
             Ok(last) => last,
             Err(error) => {
@@ -33,12 +50,27 @@ impl Scrubs {
                 None
             }
         });
-        Scrubs { last, file, running: None }
+        Scrubs { last, file, differences, kept: known, running: None }
     }
 
     /// Returns the last scrub that ended.
     pub(super) fn last(&self) -> Option<LastScrub> {
         self.last
+    }
+
+    /// Writes the known differences to their file, if they have changed.
+    pub(super) fn keep_differences(&mut self, known: &Arc<Known>) {
+        let Some(path) = &self.differences else { return };
+        if Arc::ptr_eq(known, &self.kept) {
+            return;
+        }
+        let is_same = known.differences == self.kept.differences
+            && known.uncounted_bytes == self.kept.uncounted_bytes;
+        self.kept = Arc::clone(known);
+        if !is_same && let Err(error) = known.keep(path) {
+            let path = path.display();
+            tracing::warn!(%path, %error, "known differences are not kept over a restart");
+        }
     }
 
     /// Records that a scrub was requested.
@@ -59,12 +91,19 @@ impl Scrubs {
     }
 
     /// Records that the running scrub has ended, and keeps its result.
-    pub(super) fn end(&mut self, now: Instant, mismatched_bytes: u64, repaired: bool) {
+    pub(super) fn end(
+        &mut self,
+        now: Instant,
+        mismatched_bytes: u64,
+        unreadable_bytes: u64,
+        repaired: bool,
+    ) {
         let Some((begun, stopped)) = self.running.take() else { return };
         let took = now.saturating_duration_since(begun);
         let last = LastScrub {
             at_ms: unix_ms(),
             mismatched_bytes,
+            unreadable_bytes,
             repaired,
             took_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
             stopped,
@@ -77,6 +116,95 @@ impl Scrubs {
             tracing::warn!(%path, %error, "the result of the scrub is not kept over a restart");
         }
     }
+}
+
+/// Returns what a request to scrub asks for.
+///
+/// # Errors
+/// A refusal of a leg that cannot be right, or of a part that is not within the volume.
+pub(super) fn request(
+    asked: &Scrub,
+    snapshot: &Snapshot,
+) -> Result<(ScrubRepair, Option<Extent>), Refusal> {
+    let repair = match (asked.repair, asked.from) {
+        (false, None) => ScrubRepair::Nothing,
+        (true, None) => ScrubRepair::Unreadable,
+        (false, Some(_)) => {
+            return Err(Refusal::new(
+                RefusalKind::BadRequest,
+                "`from` is set, and `repair` is not",
+                "Set `repair` (hemi scrub --repair --from LEG) to rewrite the other legs.",
+            ));
+        }
+        (true, Some(slot)) => {
+            let leg = snapshot.status.legs.iter().find(|leg| leg.leg == slot);
+            match leg.map(|leg| leg.state) {
+                Some(LegState::Healthy | LegState::Lagging) => ScrubRepair::From(LegIndex(slot)),
+                None | Some(LegState::Empty) => {
+                    return Err(Refusal::new(
+                        RefusalKind::NotFound,
+                        format!("slot {slot} holds no leg"),
+                        "hemi status lists the legs.",
+                    ));
+                }
+                Some(state) => {
+                    return Err(Refusal::new(
+                        RefusalKind::Conflict,
+                        format!("leg {slot} is {}, and cannot be read", state.name()),
+                        "Bring it back first, or name a leg that answers.",
+                    ));
+                }
+            }
+        }
+    };
+    if asked.start_bytes.is_none() && asked.length_bytes.is_none() {
+        return Ok((repair, None));
+    }
+    let size = snapshot.identity.size_bytes;
+    let start = asked.start_bytes.unwrap_or(0);
+    let length = asked.length_bytes.unwrap_or(size.saturating_sub(start));
+    let end = start.saturating_add(length);
+    if length == 0 || end > size {
+        return Err(Refusal::new(
+            RefusalKind::BadRequest,
+            format!("{length} bytes from byte {start} are not within the volume of {size} bytes"),
+            "hemi scrub --show lists the ranges that differ.",
+        ));
+    }
+    let part = Extent { start: start / SECTOR_BYTES, end: end.div_ceil(SECTOR_BYTES) };
+    Ok((repair, Some(part)))
+}
+
+/// Returns the bytes that differ, and those that a leg could not read, as the last scrub found.
+pub(super) fn found(snapshot: &Snapshot) -> (u64, u64) {
+    let status = &snapshot.status;
+    (status.scrub_mismatches * SECTOR_BYTES, status.scrub_unreadable * SECTOR_BYTES)
+}
+
+/// Describes what a scrub found and left.
+pub(super) fn left(repair: ScrubRepair, differ: u64, unreadable: u64) -> Refusal {
+    let decide = "hemi scrub --show lists where, with each leg's checksum. Find out which leg is right (hemi \
+                  inspect --read, or mount a leg read-only), then hemi scrub --repair --from LEG.";
+    let (what, way_out) = match (repair, differ) {
+        (ScrubRepair::From(leg), _) => (
+            format!(
+                "some of the {} that differ from leg {} could not be rewritten now",
+                bytes(differ),
+                leg.0
+            ),
+            "Try again in some seconds; hemi status shows whether all legs answer.",
+        ),
+        (_, 0) => (
+            format!("{} could not be read on a leg", bytes(unreadable)),
+            "hemi scrub --repair rewrites them from the other legs. Look at the drive: hemi status.",
+        ),
+        (ScrubRepair::Unreadable, _) => (
+            format!("{} differ between legs, and nobody knows which leg is right", bytes(differ)),
+            decide,
+        ),
+        (ScrubRepair::Nothing, _) => (format!("{} differ between legs", bytes(differ)), decide),
+    };
+    Refusal::new(RefusalKind::Failed, what, way_out)
 }
 
 fn keep(path: &Path, last: &LastScrub) -> io::Result<()> {
@@ -94,23 +222,27 @@ fn read(path: &Path) -> io::Result<Option<LastScrub>> {
 mod tests {
     use super::*;
 
+    fn kept(file: Option<PathBuf>) -> Scrubs {
+        Scrubs::new(file, None, Arc::default())
+    }
+
     #[test]
     fn a_result_is_kept() {
         let folder = tempfile::tempdir().expect("the temporary directory can be written");
         let file = folder.path().join("x.scrub");
-        let mut scrubs = Scrubs::new(Some(file.clone()));
+        let mut scrubs = kept(Some(file.clone()));
         assert_eq!(scrubs.last(), None);
         let now = Instant::now();
         scrubs.begin(now);
-        scrubs.end(now + std::time::Duration::from_secs(3), 512, true);
+        scrubs.end(now + std::time::Duration::from_secs(3), 512, 0, true);
         let last = scrubs.last().expect("it has ended");
         assert_eq!((last.mismatched_bytes, last.repaired, last.stopped), (512, true, false));
         assert_eq!(last.took_ns, 3_000_000_000);
-        assert_eq!(Scrubs::new(Some(file.clone())).last(), Some(last));
+        assert_eq!(kept(Some(file.clone())).last(), Some(last));
         scrubs.begin(now);
         scrubs.stop();
-        scrubs.end(now, 0, false);
-        assert!(Scrubs::new(Some(file)).last().is_some_and(|last| last.stopped));
+        scrubs.end(now, 0, 0, false);
+        assert!(kept(Some(file)).last().is_some_and(|last| last.stopped));
     }
 
     #[test]
@@ -119,7 +251,7 @@ mod tests {
         scrubs.stop();
         scrubs.begin(Instant::now());
         scrubs.refused();
-        scrubs.end(Instant::now(), 0, false);
+        scrubs.end(Instant::now(), 0, 0, false);
         assert_eq!(scrubs.last(), None);
     }
 
@@ -128,6 +260,6 @@ mod tests {
         let folder = tempfile::tempdir().expect("the temporary directory can be written");
         let file = folder.path().join("x.scrub");
         std::fs::write(&file, "rubbish").expect("it can be written");
-        assert_eq!(Scrubs::new(Some(file)).last(), None);
+        assert_eq!(kept(Some(file)).last(), None);
     }
 }

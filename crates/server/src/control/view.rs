@@ -104,6 +104,8 @@ fn scrub(status: &Status, history: &History) -> ScrubStatus {
     let mut shown = ScrubStatus {
         running: status.scrub.is_some(),
         mismatched_bytes: status.scrub_mismatches * SECTOR_BYTES,
+        unreadable_bytes: status.scrub_unreadable * SECTOR_BYTES,
+        different_bytes: status.different * SECTOR_BYTES,
         ..ScrubStatus::default()
     };
     if let Some((done, total)) = status.scrub {

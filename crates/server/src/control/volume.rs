@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hemi_engine::command::ScrubRepair;
 use hemi_engine::io::Notice;
 use hemi_engine::settings::Settings;
 use hemi_engine::status::{RegionCounts, Status};
@@ -18,12 +19,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::device::DeviceKind;
 use crate::create::Share;
+use crate::differences::Known;
 use crate::grow::GrowTo;
 use crate::ledger::LedgerStatus;
 use crate::opening::GivenUp;
 use hemi_io::config::legs::LegConfig;
 use hemi_io::leg::InjectionState;
-use hemi_units::Time;
+use hemi_units::{Extent, SECTOR_BYTES, Time};
 
 /// The properties of a volume that do not change while it is served.
 #[derive(Clone, Debug, Default)]
@@ -146,6 +148,8 @@ pub struct Snapshot {
     pub generations: Vec<[u8; 16]>,
     /// The engine's figures.
     pub status: Status,
+    /// The extents in which legs are known to differ.
+    pub differences: Arc<Known>,
     /// Client connections.
     pub connections: Connections,
     /// Payload memory.
@@ -173,6 +177,7 @@ impl Snapshot {
             legs: Arc::new(legs),
             generations: Vec::new(),
             status: Status::default(),
+            differences: Arc::default(),
             connections: Connections::default(),
             buffers: BufferUse::default(),
             device: None,
@@ -305,8 +310,10 @@ pub enum Request {
     },
     /// Compares all legs.
     Scrub {
-        /// True to rewrite the extents that differ.
-        repair: bool,
+        /// The extents to rewrite.
+        repair: ScrubRepair,
+        /// The part of the volume, in sectors. Default: all of it.
+        part: Option<Extent>,
     },
     /// Stops a running scrub.
     ScrubStop,
@@ -376,8 +383,26 @@ impl fmt::Display for Request {
             Request::Attach { config, wipe } => {
                 write!(formatter, "attach {}{}", config.path, wiping(wipe))
             }
-            Request::Scrub { repair: true } => formatter.write_str("scrub and repair"),
-            Request::Scrub { repair: false } => formatter.write_str("scrub"),
+            Request::Scrub { repair, part } => {
+                match repair {
+                    ScrubRepair::Nothing => formatter.write_str("scrub")?,
+                    ScrubRepair::Unreadable => {
+                        formatter.write_str("scrub and rewrite what a leg cannot read")?;
+                    }
+                    ScrubRepair::From(leg) => {
+                        write!(formatter, "scrub and rewrite what differs from leg {}", leg.0)?;
+                    }
+                }
+                match part {
+                    Some(part) => write!(
+                        formatter,
+                        ", {} bytes from byte {}",
+                        part.bytes(),
+                        part.start * SECTOR_BYTES
+                    ),
+                    None => Ok(()),
+                }
+            }
             Request::ScrubStop => formatter.write_str("stop the scrub"),
             Request::Configure { text, .. } => write!(formatter, "set {text}"),
             Request::Inject { leg, fault } => match fault {

@@ -218,13 +218,17 @@ impl<B: Buffers> Engine<B> {
                     }
                     self.note_given(record, leg, io.extent);
                 }
+                let differed = self.differences.has(LegIndex(io.leg), io.extent);
                 self.note_alike(LegIndex(io.leg), io.extent);
                 io.source.release(&mut self.buffers);
                 if repair {
                     self.marks.add(Mark::Repaired);
                     self.counters.repaired();
-                    self.outbox
-                        .notice(Notice::Repaired { leg: LegIndex(io.leg), extent: io.extent });
+                    self.outbox.notice(Notice::Repaired {
+                        leg: LegIndex(io.leg),
+                        differed,
+                        extent: io.extent,
+                    });
                 }
             }
             Err(error) => {

@@ -24,7 +24,7 @@ pub struct Difference {
 /// The known differences.
 #[derive(Debug, Default)]
 pub struct Differences {
-    /// By leg and start, without overlaps within a leg, each with true if the running scrub has not
+    /// Extents by leg and start, without overlaps within a leg, each with true if the running scrub has not
     /// compared it yet.
     known: [Vec<(Extent, bool)>; LEGS_MAX],
     count: usize,
@@ -46,6 +46,13 @@ impl Differences {
     /// Returns true if no listed difference is known.
     pub(in crate::engine) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Returns true if a leg is known to differ somewhere in an extent.
+    pub(in crate::engine) fn has(&self, leg: LegIndex, extent: Extent) -> bool {
+        let known = &self.known[leg.index()];
+        let at = known.partition_point(|(other, _)| other.end <= extent.start);
+        known.get(at).is_some_and(|(other, _)| other.start < extent.end)
     }
 
     /// Returns the sectors that were found and for which there was no room.

@@ -131,7 +131,9 @@ impl NoticeEvents {
                 },
             )
             .with("regions", regions)),
-            Notice::Repaired { leg, extent } => {
+            // The scrub that found it has said so.
+            Notice::Repaired { differed: true, .. } => {}
+            Notice::Repaired { leg, extent, .. } => {
                 self.repaired.sum += extent.bytes();
                 if self.repaired.take(at_ms, 1) {
                     self.repaired.sum -= extent.bytes();

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use super::{Event, Severity};
 use crate::control::quantities::{bytes, duration};
-use crate::control::volume::{Refusal, Request, Snapshot};
-use hemi_units::SECTOR_BYTES;
+use crate::control::scrubs::found;
+use crate::control::volume::{Refusal, RefusalKind, Request, Snapshot};
+use hemi_engine::command::ScrubRepair;
+use hemi_units::Extent;
 
 /// Returns the event of a request that was done or refused, with the time it took. `snapshot` was taken
 /// afterwards.
@@ -16,7 +18,7 @@ pub(in crate::control) fn outcome(
     snapshot: &Snapshot,
 ) -> Event {
     let took = took.as_nanos() as u64;
-    if let Request::Scrub { repair } = request
+    if let Request::Scrub { repair, .. } = request
         && let Some(event) = scrubbed(*repair, result, took, snapshot)
     {
         return event;
@@ -34,56 +36,68 @@ pub(in crate::control) fn outcome(
 }
 
 /// Returns the event of a scrub that has begun.
-pub(in crate::control) fn scrub_begins(repair: bool, snapshot: &Snapshot) -> Event {
-    let size = bytes(snapshot.identity.size_bytes);
-    let what = if repair { "and repair what differs" } else { "without repair" };
-    Event::new(
-        "scrub",
-        Severity::Info,
-        format!("A scrub began: it compares {size} on all legs {what}."),
-    )
-    .with("repair", repair)
-    .with("total_bytes", snapshot.identity.size_bytes)
+pub(in crate::control) fn scrub_begins(
+    repair: ScrubRepair,
+    part: Option<Extent>,
+    snapshot: &Snapshot,
+) -> Event {
+    let total = part.map_or(snapshot.identity.size_bytes, Extent::bytes);
+    let what = match repair {
+        ScrubRepair::Nothing => "rewrites nothing".to_owned(),
+        ScrubRepair::Unreadable => "rewrites what a leg cannot read".to_owned(),
+        ScrubRepair::From(leg) => format!("rewrites what differs from leg {}", leg.0),
+    };
+    let text = format!("A scrub began: it compares {} on all legs, and {what}.", bytes(total));
+    Event::new("scrub", Severity::Info, text)
+        .with("repair", repair != ScrubRepair::Nothing)
+        .with("total_bytes", total)
 }
 
 /// Returns the event of a scrub that has ended; `None` if it was refused before it began.
 fn scrubbed(
-    repair: bool,
+    repair: ScrubRepair,
     result: &Result<(), Refusal>,
     took: u64,
     snapshot: &Snapshot,
 ) -> Option<Event> {
-    let mismatched = snapshot.status.scrub_mismatches * SECTOR_BYTES;
-    let time = duration(took);
-    let (severity, text) = match (result, mismatched) {
-        (Ok(()), 0) => {
-            (Severity::Info, format!("The scrub ended after {time}: no difference was found."))
-        }
-        (Ok(()), _) if repair => (
-            Severity::Warning,
-            format!(
-                "The scrub ended after {time}: {} differed between legs and were rewritten.",
-                bytes(mismatched)
-            ),
-        ),
-        (_, 1..) => (
-            Severity::Warning,
-            format!(
-                "The scrub ended after {time}: {} differ between legs; hemi scrub --repair makes them alike.",
-                bytes(mismatched)
-            ),
-        ),
-        (Err(_), 0) => return None,
+    let (differ, unreadable) = found(snapshot);
+    if result.as_ref().is_err_and(|refusal| refusal.kind != RefusalKind::Failed) {
+        return None;
+    }
+    let mut parts = Vec::new();
+    if unreadable > 0 {
+        let outcome = match repair {
+            ScrubRepair::Nothing => "was left",
+            ScrubRepair::Unreadable | ScrubRepair::From(_) => "is rewritten from the others",
+        };
+        parts.push(format!("a leg could not read {}, which {outcome}", bytes(unreadable)));
+    }
+    if differ > 0 {
+        let outcome = match (repair, result) {
+            (ScrubRepair::From(leg), Ok(())) => format!("and are rewritten from leg {}", leg.0),
+            (ScrubRepair::From(_), Err(_)) => "of which some could not be rewritten now".to_owned(),
+            _ => "and were left; hemi scrub --show lists where".to_owned(),
+        };
+        parts.push(format!("{} differ between legs, {outcome}", bytes(differ)));
+    }
+    let (severity, said) = match parts.is_empty() {
+        true => (Severity::Info, "no difference was found".to_owned()),
+        false => (Severity::Warning, parts.join("; ")),
     };
-    let event = Event::new("scrub", severity, text);
-    let event = event.with("repair", repair).with("took_ns", took);
-    Some(event.with("mismatched_bytes", mismatched))
+    let text = format!("The scrub ended after {}: {said}.", duration(took));
+    let event = Event::new("scrub", severity, text)
+        .with("repair", repair != ScrubRepair::Nothing)
+        .with("took_ns", took)
+        .with("mismatched_bytes", differ)
+        .with("unreadable_bytes", unreadable);
+    Some(event)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::volume::{Identity, RefusalKind};
+    use crate::control::volume::Identity;
+    use hemi_engine::identifiers::LegIndex;
 
     fn snapshot(mismatches: u64) -> Snapshot {
         let mut snapshot = Snapshot::opening(Identity::default(), Vec::new());
@@ -103,12 +117,12 @@ mod tests {
             "Asked to remove leg 7: refused, because slot 7 holds no leg."
         );
         assert_eq!(text(&Request::Remove { leg: 7 }, &Ok(()), 0), "Asked to remove leg 7: done.");
-        let (plain, repair) = (Request::Scrub { repair: false }, Request::Scrub { repair: true });
+        let scrub = |repair| Request::Scrub { repair, part: None };
+        let (plain, from) = (scrub(ScrubRepair::Nothing), scrub(ScrubRepair::From(LegIndex(1))));
         assert_eq!(text(&plain, &Ok(()), 0), "The scrub ended after 3 s: no difference was found.");
-        assert!(text(&plain, &refusal, 8).contains("4 KiB differ between legs"));
-        assert!(
-            text(&repair, &Ok(()), 8).contains("4 KiB differed between legs and were rewritten")
-        );
-        assert!(text(&repair, &refusal, 0).contains("slot 7"), "it never began");
+        let failed = Err(Refusal::new(RefusalKind::Failed, "4 KiB differ", "x"));
+        assert!(text(&plain, &failed, 8).contains("4 KiB differ between legs, and were left"));
+        assert!(text(&from, &Ok(()), 8).contains("and are rewritten from leg 1"));
+        assert!(text(&from, &refusal, 0).contains("slot 7"), "it never began");
     }
 }

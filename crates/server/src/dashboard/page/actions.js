@@ -70,7 +70,7 @@ export class Changes {
     }
     return [
       this.#asks("Compare all legs", "Reads all of every leg. Clients go first.", "v1/scrub", { repair: false }, "The scrub runs."),
-      this.#asks("Compare and repair", "Rewrites what differs from the leg that decides. Compare first, if you do not know which leg is right.", "v1/scrub", { repair: true }, "The scrub runs."),
+      this.#asks("Compare, and rewrite what cannot be read", "Rewrites what a leg cannot read from the others. What differs is left: hemi scrub --show lists it, and you decide which leg is right.", "v1/scrub", { repair: true }, "The scrub runs."),
     ];
   }
 

@@ -160,7 +160,8 @@ export function work(status) {
 
 function lastScrub(last) {
   if (!last) return "";
-  const how = last.stopped ? "was stopped" : last.mismatched_bytes > 0 ? `found ${bytes(last.mismatched_bytes)} that differ${last.repaired ? ", and repaired them" : ""}` : "found all legs alike";
+  const finds = [last.mismatched_bytes > 0 && `${bytes(last.mismatched_bytes)} that differed`, last.unreadable_bytes > 0 && `${bytes(last.unreadable_bytes)} that a leg could not read`].filter(Boolean);
+  const how = last.stopped ? "was stopped" : `found ${finds.join(" and ") || "no difference"}`;
   return `The last scrub ended ${clock(last.at_ms)}, took ${time(last.took_ns)} and ${how}.`;
 }
 
