@@ -60,6 +60,8 @@ pub struct LegStatus {
     pub owed_age: u64,
     /// I/O in flight.
     pub in_flight: u32,
+    /// Age of the oldest I/O in flight, nanoseconds; zero if none is.
+    pub oldest_io: u64,
     /// The effective wait limit for a 4 KiB write, nanoseconds.
     pub write_wait_limit: u64,
     /// The effective wait limit for a 4 KiB read, nanoseconds.

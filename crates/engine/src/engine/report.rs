@@ -174,6 +174,7 @@ impl<B: Buffers> Engine<B> {
             owed_region_bytes: owed_regions,
             owed_age: state.debts.oldest_since().map_or(0, |since| now.since(since)),
             in_flight,
+            oldest_io: self.ios.oldest(leg).map_or(0, |at| now.since(self.ios[at].submitted)),
             write_wait_limit: state.pace.wait_limit(Class::Write, USUAL_SECTORS),
             read_wait_limit: state.pace.wait_limit(Class::Read, USUAL_SECTORS),
             longest_wait_limit: [Class::Read, Class::Write]

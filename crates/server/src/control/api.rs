@@ -75,6 +75,10 @@ pub struct LegStatus {
     pub owed_age_ns: u64,
     /// I/O in flight.
     pub in_flight: u32,
+    /// True if its oldest I/O in flight is late by more than a second, although it does not count as frozen:
+    /// no other leg could take over.
+    #[serde(default)]
+    pub stalled: bool,
     /// Wait limit of a 4 KiB read.
     pub read_wait_limit_ns: u64,
     /// Wait limit of a 4 KiB write.

@@ -577,12 +577,13 @@ pub fn state(leg: &LegStatus) -> &'static str {
         (LegState::Out, Some(OutReason::Removed)) => "out: removed",
         (LegState::Out, Some(OutReason::WriteErrors)) => "out: write errors",
         (LegState::Out, Some(OutReason::Detached)) => "detached",
+        (LegState::Healthy | LegState::Lagging, _) if leg.stalled => "stalled",
         (state, _) => state.name(),
     }
 }
 
 fn answers(leg: &LegStatus) -> bool {
-    matches!(leg.state, LegState::Healthy | LegState::Lagging)
+    matches!(leg.state, LegState::Healthy | LegState::Lagging) && !leg.stalled
 }
 
 fn is_in(leg: &LegStatus) -> bool {

@@ -15,6 +15,9 @@ use super::usage::ProcessStatus;
 use super::volume::Snapshot;
 use hemi_io::probe::hex;
 
+/// Time beyond its wait limit after which an I/O makes its leg count as stalled, in nanoseconds.
+const STALLED_AFTER: u64 = 1_000_000_000;
+
 /// Returns the answer, not judged yet ([`health::fill_in`](super::health::fill_in)). `history` supplies recent figures, and `now` the ages.
 pub fn volume_status(
     snapshot: &Snapshot,
@@ -159,6 +162,7 @@ fn leg_status(leg: &EngineLeg, before: Option<&EngineLeg>) -> LegStatus {
         owed_region_bytes: leg.owed_region_bytes,
         owed_age_ns: leg.owed_age,
         in_flight: leg.in_flight,
+        stalled: leg.oldest_io > leg.longest_wait_limit.saturating_add(STALLED_AFTER),
         read_wait_limit_ns: leg.read_wait_limit,
         write_wait_limit_ns: leg.write_wait_limit,
         reads: latencies(&leg.reads, before.map(|before| &before.reads)),

@@ -49,7 +49,10 @@ const ROWS: [Row; 19] = [
     },
     Row {
         condition: Condition::NoLegAnswers,
-        make: |status, _| status.legs.iter_mut().for_each(|leg| leg.state = LegState::Frozen),
+        make: |status, _| {
+            // The last leg that answers is never called frozen.
+            (status.legs[0].state, status.legs[1].stalled) = (LegState::Frozen, true);
+        },
         text: "No leg answers, and clients wait.",
         brief: "no leg answers",
         one_copy_bytes: 0,

@@ -159,6 +159,7 @@ export function stateOf(leg) {
     joining: "filling", unresponsive: "out: unresponsive", removed: "out: removed",
     "write-errors": "out: write errors", detached: "detached",
   };
+  if (leg.stalled && ["healthy", "lagging"].includes(leg.state)) return "stalled";
   const word = leg.state === "out" ? out[leg.out_reason] ?? "out" : leg.state ?? "not known";
   return leg.slow && ["healthy", "lagging"].includes(leg.state) ? `${word}, slow` : word;
 }
