@@ -1,6 +1,6 @@
 # The one entry to hemi's tree. `make help` lists the targets.
 #
-# `make demo` and `make test` work on a fresh clone: they install what is missing
+# `make demo` and `make test` work on a fresh clone: they say and install what is missing
 # (scripts/setup.sh), build, and run.
 
 SHELL := /bin/bash
@@ -29,18 +29,21 @@ PLANTED_ARGS ?=
 # The parts of `test` run one after another, the cheap ones first.
 .NOTPARALLEL:
 
-.PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
+.PHONY: help setup setup-test setup-bench build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
 	test-beside test-torture torture torture-exhaustive torture-build torture-known torture-daily torture-report planted nightly crash-ext4 kill-test orderly-ends-test user-mode-kernel kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
 	reproduce validate bench-sim lab-demo dashboard-demo lab-sweep-check picture book install install-strip uninstall deb container
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## install what a bare Debian 12 lacks (packages, Python environment); quick when all is there
-	@scripts/setup.sh
+setup: ## install what a bare Debian 12 lacks to build, install and demonstrate hemi; quick when all is there
+	@scripts/setup.sh build
 
-setup-test: # as setup, without what only benchmarks, demonstrations and longer tests use
-	@HEMI_SETUP_OPTIONAL=0 scripts/setup.sh
+setup-test: ## also what `make test` needs, with the Python environment in .venv
+	@scripts/setup.sh test
+
+setup-bench: ## also what benchmarks and longer tests need: peers, databases, a browser; their services stay off
+	@scripts/setup.sh bench
 
 # `cargo build` would compile half of the crates once more than the tests need: with other features of
 # what they depend on.
@@ -105,7 +108,7 @@ test-unit:
 test-blackbox:
 	HEMI="$(TARGET_DIR)/debug/hemi" $(PYTHON) -m pytest -m "not long" -n $(PYTEST_JOBS) --dist worksteal $(PYTEST_ARGS)
 
-test-long: setup release ## the black-box tests CI leaves out: longer loads, more rounds, larger volumes
+test-long: setup-bench release ## the black-box tests CI leaves out: longer loads, more rounds, larger volumes
 	HEMI="$(TARGET_DIR)/release/hemi" HEMI_TEST_ROUNDS=long $(PYTHON) -m pytest $(PYTEST_ARGS)
 
 SEEDS ?= 20000
@@ -157,34 +160,34 @@ planted: ## plant each known mistake in the engine and show that the torture, or
 
 # 136,000 seeds are 3 × 10^8 requests. The state file holds for one build: stopped, it goes on where it was.
 nightly: SEEDS = 136000
-nightly: torture-build ## the long checks, one after the other: SEEDS=136000 new seeds, kills, power cuts, planted mistakes (hours)
+nightly: setup-bench torture-build ## the long checks, one after the other: SEEDS=136000 new seeds, kills, power cuts, planted mistakes (hours)
 	"$(TARGET_DIR)/release/hemi-torture" --seeds $(FROM)..$$(($(FROM) + $(SEEDS))) --jobs $(JOBS) --doublecheck \
 		--state "$(TARGET_DIR)/nightly-$(FROM).state" $(TORTURE_ARGS)
 	$(MAKE) kill-test N=300
 	$(MAKE) power-cut-test
 	$(MAKE) planted
 
-crash-ext4: setup release ## ext4 on a volume survives kill -9 under load with one leg frozen
+crash-ext4: setup-test release ## ext4 on a volume survives kill -9 under load with one leg frozen
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/ext4_kill9.py
 
 # N: rounds. KILL_TEST_ARGS="--seed 7 --kind nbd": again, or one kind of legs.
 N ?= 300
 KILL_TEST_ARGS ?=
-kill-test: setup release ## kill -9 under a verifying load, N=300 times; nothing acknowledged may be lost
+kill-test: setup-test release ## kill -9 under a verifying load, N=300 times; nothing acknowledged may be lost
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/kill_test.py --rounds $(N) $(KILL_TEST_ARGS)
 
 # N: rounds, of which 100 take some 20 minutes.
 ORDERLY_ENDS_ARGS ?=
 orderly-ends-test: N := $(if $(filter file,$(origin N)),100,$(N))
-orderly-ends-test: setup release ## stops under a verifying load while the legs' servers stop too, N=100 times; nothing acknowledged may be lost
+orderly-ends-test: setup-test release ## stops under a verifying load while the legs' servers stop too, N=100 times; nothing acknowledged may be lost
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/orderly_ends.py --rounds $(N) $(ORDERLY_ENDS_ARGS)
 
 HOSTILE_ARGS ?=
-hostile: setup release ## a client's small writes beside hostile clients, every attack (10 minutes); HOSTILE_ARGS="--seconds 3 zeroes"
+hostile: setup-test release ## a client's small writes beside hostile clients, every attack (10 minutes); HOSTILE_ARGS="--seconds 3 zeroes"
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/hostile/suite.py $(HOSTILE_ARGS)
 
 FORGED_ARGS ?=
-forged: setup release ## 10,000 volumes with forged metadata through inspect, serve, promote and settle (some 20 minutes); FORGED_ARGS="--images 500"
+forged: setup-test release ## 10,000 volumes with forged metadata through inspect, serve, promote and settle (some 20 minutes); FORGED_ARGS="--images 500"
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/hostile/forged.py --jobs $(JOBS) $(FORGED_ARGS)
 
 SANITIZE_ARGS ?=
@@ -197,18 +200,18 @@ user-mode-kernel: ## build the user-mode kernel of kernel-test, power-cut-test a
 	@tests/kernel/build.sh "$(KERNEL)"
 
 POWER_CUT_ARGS ?=
-power-cut-test: setup release user-mode-kernel ## power cuts of logged drives, at every flush and 1,000 other moments (user-mode Linux)
+power-cut-test: setup-bench release user-mode-kernel ## power cuts of logged drives, at every flush and 1,000 other moments (user-mode Linux)
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/power_cut.py $(POWER_CUT_ARGS)
 
 # KERNEL_TEST_ARGS="--rounds 100 -- test_restarts.py": more kills in a row, some of the tests.
 KERNEL_TEST_ARGS ?=
-kernel-test: setup release user-mode-kernel ## block devices in a user-mode kernel: kills, stops, file systems, boots
+kernel-test: setup-bench release user-mode-kernel ## block devices in a user-mode kernel: kills, stops, file systems, boots
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/kernel/run.py --kernel "$(KERNEL)/linux" $(KERNEL_TEST_ARGS)
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m pytest tests/kernel/test_boot.py
 
 # TRANSCRIPTS_ARGS="--fresh": ids, sizes and times anew, too.
 TRANSCRIPTS_ARGS ?=
-mounting-transcripts: setup release user-mode-kernel ## the output that docs/mounting.md and the pages of hemi attach and detach-device show, from the user-mode kernel
+mounting-transcripts: setup-bench release user-mode-kernel ## the output that docs/mounting.md and the pages of hemi attach and detach-device show, from the user-mode kernel
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/kernel/transcripts.py --kernel "$(KERNEL)/linux" $(TRANSCRIPTS_ARGS)
 
 # FUZZ_SECONDS: for each target. FUZZ_TARGETS="page lost": only these (fuzz/run.sh tells more).
@@ -219,13 +222,13 @@ fuzz: ## fuzz every byte parser, ten minutes a target (FUZZ_SECONDS=600)
 demo: setup release ## the demonstration: freezes and slow legs, hemi beside a plain mirror (about 2 minutes)
 	"$(TARGET_DIR)/release/hemi" demo $(DEMO_ARGS)
 
-lab-demo: setup release ## the storage lab: a file, a simulated ioDrive Duo, freezes on hemi and on a plain mirror (under 15 minutes)
+lab-demo: setup-bench release ## the storage lab: a file, a simulated ioDrive Duo, freezes on hemi and on a plain mirror (under 15 minutes)
 	HEMI="$(TARGET_DIR)/release/hemi" scripts/lab_demo.sh $(LAB_DEMO_ARGS)
 
-dashboard-demo: setup release ## the dashboard's pictures: a volume through a freeze, a failure, a rebuild and a scrub (4 minutes); DASHBOARD_ARGS="--hold"
+dashboard-demo: setup-bench release ## the dashboard's pictures: a volume through a freeze, a failure, a rebuild and a scrub (4 minutes); DASHBOARD_ARGS="--hold"
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) scripts/dashboard_demo.py $(DASHBOARD_ARGS)
 
-bench: setup release ## paired benchmarks against peers; BENCH_ARGS="--quick", "--help" for the parts
+bench: setup-bench release ## paired benchmarks against peers; BENCH_ARGS="--quick", "--help" for the parts
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m bench $(BENCH_ARGS)
 
 reproduce: ## published measurements on the models, into docs/reproductions (hemi sim reproduce)
@@ -242,7 +245,7 @@ bench-sim: ## how many requests a second the simulation makes, on one core
 	$(CARGO) build --locked --release -p hemi-simulate --bin hemi-bench-sim
 	"$(TARGET_DIR)/release/hemi-bench-sim"
 
-lab-sweep-check: setup release ## 200 simulations and a trace's analysis on local processes and on Ray: identical tables (3 minutes)
+lab-sweep-check: setup-test release ## 200 simulations and a trace's analysis on local processes and on Ray: identical tables (3 minutes)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable 'lab[ray]'
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m pytest -m long lab/tests/test_sweep.py lab/tests/test_trace_analysis.py $(PYTEST_ARGS)
 
@@ -272,5 +275,5 @@ clean: ## remove build output and the Python environment
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache
 
 PICTURE_ARGS ?=
-picture: setup release ## the README's picture: a drive freezes under hemi and under a plain mirror (4 minutes)
+picture: setup-test release ## the README's picture: a drive freezes under hemi and under a plain mirror (4 minutes)
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m bench.picture $(PICTURE_ARGS)

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 out=${1:-target/lab-demo}
 lab=${HEMI_LAB:-.venv/bin/hemi-lab}
 export HEMI=${HEMI:-$PWD/target/release/hemi}
-[ -x "$lab" ] || { echo "lab-demo: no $lab: run 'make setup' first" >&2; exit 1; }
+[ -x "$lab" ] || { echo "lab-demo: no $lab: run 'make setup-bench' first" >&2; exit 1; }
 [ -x "$HEMI" ] || { echo "lab-demo: no $HEMI: run 'make release' first" >&2; exit 1; }
 if [ -e "$out" ]; then
   # Runs are never overwritten.

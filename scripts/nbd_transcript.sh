@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs foreign NBD clients against a volume on two file legs and prints their output, the
-# transcripts in docs/nbd.md. Needs `make setup` and a built hemi (HEMI, default: release).
+# transcripts in docs/nbd.md. Needs `make setup-test` and a built hemi (HEMI, default: release).
 set -euo pipefail
 HEMI=${HEMI:-$(cd "$(dirname "$0")/.." && pwd)/target/release/hemi}
 dir=$(mktemp -d)

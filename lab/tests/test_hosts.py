@@ -23,7 +23,7 @@ from hemi_lab.targets.hosts import HostsTarget
 from hemi_lab.targets.parse import parse
 from hemi_lab.workload import Load
 
-fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio (make setup)")
+fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio (make setup-test)")
 
 SIZE = 16 << 20
 ADDRESSES = ("127.0.0.1", "127.0.0.2")

@@ -16,7 +16,7 @@ from test_advice import given, system
 from test_report import SHAPES
 from test_runner import HEAD, MATRIX, carry_out
 
-pytestmark = pytest.mark.skipif(executable() is None, reason="needs Chromium (make setup)")
+pytestmark = pytest.mark.skipif(executable() is None, reason="needs Chromium (make setup-bench)")
 
 WIDTHS = (1180, 390)
 

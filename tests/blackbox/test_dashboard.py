@@ -2,8 +2,8 @@
 only.
 
 hemi_harness/dashboard.py imitates states that take minutes to reach, and other kinds of servers.
-The rest uses a served volume. Without Chromium the tests of the page are skipped (`make setup`
-installs it).
+The rest uses a served volume. Without Chromium the tests of the page are skipped (`make
+setup-bench` installs it).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hemi_harness.sandbox import PATIENCE, free_port
 SIZE = 64 * MIB
 TOKEN = "a-token-that-nobody-guesses"
 needs_browser = pytest.mark.skipif(
-    executable() is None, reason="no Chromium here: make setup installs it"
+    executable() is None, reason="no Chromium here: make setup-bench installs it"
 )
 
 

@@ -165,7 +165,7 @@ def test_every_metric_of_the_page_is_served(served: Labels) -> None:
 def promtool(*argv: str) -> None:
     program = shutil.which("promtool")
     if program is None:
-        pytest.skip("promtool is not installed (Debian's package `prometheus`)")
+        pytest.skip("promtool is not installed (make setup-bench)")
     done = subprocess.run(
         [program, *argv], cwd=TESTS.parent, capture_output=True, text=True, timeout=PATIENCE
     )

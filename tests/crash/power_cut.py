@@ -231,7 +231,7 @@ def main() -> None:
     arguments = parser.parse_args()
     missing = [tool for tool in NEEDS if not shutil.which(tool)]
     if missing:
-        raise SystemExit(f"not installed: {', '.join(missing)} (`make setup`)")
+        raise SystemExit(f"not installed: {', '.join(missing)} (`make setup-bench`)")
     if not KERNEL.exists():
         raise SystemExit(f"not built: {MISSING}")
     seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed

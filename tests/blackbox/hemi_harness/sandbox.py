@@ -91,7 +91,7 @@ def _run(
             preexec_fn=_die_with_parent,
         )
     except FileNotFoundError as error:
-        raise AssertionError(f"{argv[0]} is not installed; run `make setup`") from error
+        raise AssertionError(f"{argv[0]} is not installed; run `make setup-test`") from error
     except subprocess.TimeoutExpired as error:
         out = (error.stdout or b"").decode(errors="replace")
         err = (error.stderr or b"").decode(errors="replace")
@@ -133,7 +133,9 @@ class Process:
                     preexec_fn=_die_with_parent,
                 )
             except FileNotFoundError as error:
-                raise AssertionError(f"{argv[0]} is not installed; run `make setup`") from error
+                raise AssertionError(
+                    f"{argv[0]} is not installed; run `make setup-test`"
+                ) from error
 
     @property
     def pid(self) -> int:

@@ -18,7 +18,7 @@ fn start(program: &str, arguments: &[&str], up: impl Fn() -> bool) -> Child {
         .args(arguments)
         .stdin(Stdio::null())
         .spawn()
-        .unwrap_or_else(|error| panic!("{program}: {error}; `make setup` installs it"));
+        .unwrap_or_else(|error| panic!("{program}: {error}; `make setup-test` installs it"));
     for _ in 0..12_000 {
         if up() {
             return child;
