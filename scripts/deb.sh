@@ -24,7 +24,7 @@ trap 'rm -rf "$work"' EXIT
 umask 022
 root=$work/hemi
 documents=$root/usr/share/doc/hemi
-DESTDIR=$root prefix=/usr STRIP=1 zshcompletiondir=/usr/share/zsh/vendor-completions scripts/install.sh install
+DESTDIR=$root prefix=/usr STRIP=1 zshcompletiondir=/usr/share/zsh/vendor-completions scripts/install.sh install >/dev/null
 
 # Debian's deviations from GNU.
 gzip -9n "$root"/usr/share/man/man?/*

@@ -78,6 +78,16 @@ do_install() {
     find docs -type f \( -name '*.md' -o -name '*.svg' -o -name '*.png' \) | LC_ALL=C sort)
   for file in README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE; do put "$file" "$docdir/$file"; done
   for file in "${EXAMPLES[@]}"; do put "packaging/$file" "$docdir/packaging/$file"; done
+
+  echo "installed $("$binary" --version | head -n 1) as $DESTDIR$bindir/hemi, with man pages, completions, systemd units and udev rules"
+  echo "documents and examples of configurations: $DESTDIR$docdir"
+  next_step "then write /etc/hemi/NAME.toml, and systemctl enable --now hemi@NAME"
+}
+
+# systemd and udev do not look for new files by themselves. A DESTDIR is not where they look.
+next_step() {
+  if [ -n "$DESTDIR" ]; then return; fi
+  echo "next: systemctl daemon-reload && udevadm control --reload${1:+; $1}"
 }
 
 do_uninstall() {
@@ -89,6 +99,8 @@ do_uninstall() {
   for entry in "${UNITS[@]}"; do gone+=("$systemdsystemunitdir/$entry"); done
   for entry in "${gone[@]}"; do rm -f "$DESTDIR$entry"; done
   rm -rf "$DESTDIR${docdir:?}"
+  echo "removed hemi from $DESTDIR$bindir, with what was installed beside it. Volumes, /etc/hemi and /var/lib/hemi stay"
+  next_step
 }
 
 case "${1:-}" in

@@ -128,6 +128,18 @@ def test_completions_are_what_the_shells_take(installed: Path) -> None:
     assert "complete -c hemi" in (share / "fish/vendor_completions.d/hemi.fish").read_text()
 
 
+def test_what_was_done_is_said(installed: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    said = run("make", "install", DESTDIR=str(root), BINARY=str(HEMI))
+    assert "installed hemi 0." in said and f"as {root}/usr/local/bin/hemi" in said, said
+    assert "next:" not in said, "a package's root is not where systemd looks"
+    usr = tmp_path / "usr"
+    said = run("make", "install", prefix=str(usr), BINARY=str(HEMI))
+    assert f"as {usr}/bin/hemi" in said and "next: systemctl daemon-reload &&" in said, said
+    said = run("make", "uninstall", prefix=str(usr))
+    assert f"removed hemi from {usr}/bin" in said and "next: systemctl daemon-reload" in said
+
+
 def test_uninstall_leaves_nothing(installed: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     shutil.copytree(installed, root, symlinks=True)
