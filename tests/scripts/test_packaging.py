@@ -66,6 +66,12 @@ def test_systemd_understands_the_units(units: Path, drop_ins: tuple[str, ...]) -
     assert complaints(units, "hemi@.service", "hemi-settle@.service", "hemi-monitor.service") == []
 
 
+@pytest.mark.parametrize("unit", sorted(PACKAGING.glob("*.service")), ids=lambda unit: unit.name)
+def test_a_unit_says_nothing_twice(unit: Path) -> None:
+    said = [line for line in unit.read_text().splitlines() if line and not line.startswith("#")]
+    assert [line for line in said if said.count(line) > 1] == []
+
+
 def test_systemd_understands_the_units_of_scrubs(units: Path) -> None:
     names = ("hemi-scrub@db.service", "hemi-scrub@db.timer", "hemi@db.service")
     assert complaints(units, *names) == []
