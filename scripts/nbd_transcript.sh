@@ -8,7 +8,7 @@ cd "$dir"
 trap 'kill %1 2>/dev/null || true; wait; rm -rf "$dir"' EXIT
 
 "$HEMI" create --size 1G --leg ssd.img --leg hdd.img --name vol >/dev/null
-"$HEMI" serve --leg ssd.img --leg hdd.img --nbd unix:vol.sock --control vol.ctl >serve.log 2>&1 &
+"$HEMI" serve --set state=none --leg ssd.img --leg hdd.img --nbd unix:vol.sock --control vol.ctl >serve.log 2>&1 &
 until [ -S vol.sock ]; do sleep 0.1; done
 
 show() { printf '$'; printf ' %q' "$@" | sed 's/\\\([?=]\)/\1/g'; echo; "$@" 2>&1; echo; }

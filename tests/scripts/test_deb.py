@@ -208,6 +208,7 @@ def test_the_demonstration_runs(system: System) -> None:
         "hemi", "demo", "--seconds", "5", "--inject", "--dir", "/var/tmp", seconds=500
     )
     assert "verified" in said, said
+    assert not list(system.path("var/lib").glob("hemi/*")), "nothing outlives its volumes"
 
 
 class Served:

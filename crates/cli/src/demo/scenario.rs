@@ -1,5 +1,6 @@
 //! A run of the demonstration: a fresh volume, a load, and a leg frozen meanwhile.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -83,16 +84,9 @@ impl Volume {
         let socket = folder.join("volume.sock");
         let control = folder.join("control.sock");
         let mut serve = Command::new(&setting.hemi);
-        serve.arg("serve").args(leg_options());
+        serve.args(serve_options(setting, folder, policy)).args(leg_options());
         serve.arg("--nbd").arg(format!("unix:{}", socket.display()));
         serve.arg("--control").arg(&control);
-        serve.args(["--policy", policy]);
-        if let Some(ledgers) = &setting.ledgers {
-            serve.arg("--ledger").arg(ledgers);
-        }
-        if !setting.from_outside {
-            serve.arg("--allow-inject");
-        }
         let mut server = Background::start(serve, folder, "hemi-serve")?;
         server.wait_for_socket(&socket, &setting.interrupted)?;
         server.wait_for_socket(&control, &setting.interrupted)?;
@@ -121,6 +115,22 @@ impl Volume {
             .and_then(Value::as_u64)
             .context("hemi status does not tell the exposure's peak")
     }
+}
+
+/// Returns the arguments of `hemi serve` that do not name legs or sockets. All that hemi keeps for the
+/// volume is in `folder`, or in shared memory, and goes with the demonstration.
+fn serve_options(setting: &Setting, folder: &Path, policy: &str) -> Vec<OsString> {
+    let mut options: Vec<OsString> = vec!["serve".into(), "--policy".into(), policy.into()];
+    let mut state = OsString::from("state=");
+    state.push(folder);
+    options.extend(["--set".into(), state]);
+    if let Some(ledgers) = &setting.ledgers {
+        options.extend(["--ledger".into(), ledgers.into()]);
+    }
+    if !setting.from_outside {
+        options.push("--allow-inject".into());
+    }
+    options
 }
 
 /// Runs one scenario with one policy.
@@ -154,4 +164,25 @@ pub(super) fn run(setting: &Setting, policy: &'static str, scenario: Scenario) -
         std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
     }
     Ok(Row { policy, scenario, figures, exposure_peak })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_history_of_a_volume_is_in_the_temporary_directory() {
+        let setting = Setting {
+            hemi: "hemi".into(),
+            folder: "/tmp/hemi-demo-1".into(),
+            ledgers: None,
+            seconds: 8,
+            from_outside: true,
+            interrupted: Arc::default(),
+        };
+        let folder = setting.folder.join("first-calm");
+        let options = serve_options(&setting, &folder, "first");
+        let set = options.iter().position(|option| option == "--set").map(|at| &options[at + 1]);
+        assert_eq!(set, Some(&OsString::from("state=/tmp/hemi-demo-1/first-calm")));
+    }
 }

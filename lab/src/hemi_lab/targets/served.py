@@ -67,6 +67,9 @@ class ServedVolume:
         self._ledger = None if "ledger" in settings else _folder_in_memory()
         if self._ledger:
             self._serve += ["--ledger", str(self._ledger)]
+        # A history would outlive the volume.
+        if "state" not in settings:
+            self._serve += ["--set", "state=none"]
         # Debts left at the end are deleted with the files.
         self._serve += ["--drain-on-stop", "0s"]
         for key, value in settings.items():
