@@ -33,6 +33,15 @@ SHOWN = re.compile(r"\{\{\s*(?:\$labels\.)?([a-z_]+)\s*\}\}")
 #: Labels that Prometheus adds to what it scrapes.
 SCRAPED = {"instance", "job"}
 
+#: Content types by what a client accepts.
+ACCEPTED = {
+    "*/*": "text/plain; version=0.0.4; charset=utf-8",
+    "text/plain": "text/plain; version=0.0.4; charset=utf-8",
+    "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5": (
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    ),
+}
+
 Labels = dict[str, set[str]]
 
 
@@ -88,8 +97,9 @@ def wrong(expression: str, shown: str, served: Labels) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Labels]:
-    """Returns the metrics and labels of a served volume that has every one of them."""
+def scraped() -> Iterator[dict[str, tuple[str, str]]]:
+    """Yields the content type and the metrics of a served volume that has every one of them, for
+    each value of `Accept`."""
     with Sandbox() as sandbox:
         smartctl = Smartctl(sandbox)
         smartctl.tells(NVME)
@@ -106,10 +116,34 @@ def served() -> Iterator[Labels]:
         smartctl.has_watched(time.time_ns() // 1_000_000)
         volume.start()
         wait_until("the drives are looked up", lambda: bool(drive(volume)))
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
-            text = answer.read().decode()
-        # Prometheus makes `up` itself.
-        yield labels_of(text) | {"up": {"job"}}
+        answers = {}
+        for accept in ACCEPTED:
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}/metrics", headers={"Accept": accept}
+            )
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                answers[accept] = (answer.headers["Content-Type"], answer.read().decode())
+        yield answers
+
+
+@pytest.fixture(scope="module")
+def served(scraped: dict[str, tuple[str, str]]) -> Labels:
+    """Returns the metrics and their labels."""
+    # Prometheus makes `up` itself.
+    return labels_of(scraped["*/*"][1]) | {"up": {"job"}}
+
+
+def test_metrics_are_in_the_format_that_was_asked_for(
+    scraped: dict[str, tuple[str, str]], served: Labels
+) -> None:
+    for accept, (kind, text) in scraped.items():
+        assert kind == ACCEPTED[accept], accept
+        assert text.endswith("# EOF\n") == kind.startswith("application/"), accept
+        assert labels_of(text) | {"up": {"job"}} == served, accept
+
+
+def test_prometheus_understands_the_metrics(scraped: dict[str, tuple[str, str]]) -> None:
+    promtool("check", "metrics", given=scraped["*/*"][1])
 
 
 def drive(volume: Volume) -> dict[str, Any]:
@@ -162,12 +196,17 @@ def test_every_metric_of_the_page_is_served(served: Labels) -> None:
         assert found == wanted, (name, found)
 
 
-def promtool(*argv: str) -> None:
+def promtool(*argv: str, given: str = "") -> None:
     program = shutil.which("promtool")
     if program is None:
         pytest.skip("promtool is not installed (make setup-bench)")
     done = subprocess.run(
-        [program, *argv], cwd=TESTS.parent, capture_output=True, text=True, timeout=PATIENCE
+        [program, *argv],
+        input=given,
+        cwd=TESTS.parent,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -29,9 +29,7 @@ use crate::drive::{Drives, LegDrives};
 use hemi_io::probe::hex;
 
 mod drives;
-
-/// The content type of the text from [`render`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(super) mod format;
 
 /// Encodes the metrics as OpenMetrics text.
 ///

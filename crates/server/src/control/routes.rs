@@ -32,6 +32,7 @@ use super::events;
 use super::health::{self, Health, STATUS_AGE_MAX_NS};
 use super::history::History;
 use super::live::{self, Viewers};
+use super::metrics::format::Format;
 use super::past::Past;
 use super::scrubs::{self, Scrubs};
 use super::view::volume_status;
@@ -481,10 +482,15 @@ async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Respo
     response
 }
 
-async fn metrics_text(State(shared): State<Shared>) -> Response {
+async fn metrics_text(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let format = Format::asked(accept);
     let (hidden, _) = shared.past.figures();
     match metrics::render(shared.volume.snapshot(), &shared.status(), &shared.drives, hidden) {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Ok(text) => {
+            let about = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
+            (about, format.of(text)).into_response()
+        }
         Err(error) => refuse(Refusal::new(
             RefusalKind::Failed,
             format!("the metrics could not be encoded: {error}"),
