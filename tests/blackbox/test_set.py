@@ -103,7 +103,7 @@ def test_every_live_setting_takes_the_value_that_it_has(sandbox: Sandbox) -> Non
         if it["live"]:
             assert it["why_not"] is None
             continue
-        refused(volume, "set", f"{key}=1", code=1, says=(key, it["why_not"], "hemi upgrade"))
+        refused(volume, "set", f"{key}=1", code=1, says=(key, it["why_not"], "systemctl restart"))
 
 
 def test_what_makes_no_sense_is_refused_and_nothing_changes(sandbox: Sandbox) -> None:

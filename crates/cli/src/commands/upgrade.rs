@@ -25,6 +25,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// one in the same process, with the same arguments, and reads its configuration again. Before
 /// that, hemi checks that it can take over. If it cannot, or if clients' requests are not answered
 /// in time, nothing changes.
+///
+/// A later version will have no such command. Stop the volume and start it again instead, with
+/// `systemctl restart hemi@NAME` where systemd serves it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -74,8 +74,8 @@ fn refusal(error: &ChangeError) -> Refusal {
         }
         ChangeError::Fixed { .. } => (
             RefusalKind::Conflict,
-            "Change it in the configuration file; hemi upgrade starts the volume with it, and clients \
-             stay connected.",
+            "Change it in the configuration file, then stop the volume and start it again \
+             (systemctl restart hemi@NAME).",
         ),
         ChangeError::Bad(_) => (
             RefusalKind::BadRequest,
