@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from hemi_harness import Sandbox, Volume
+from hemi_harness.client import NbdError
 from hemi_harness.hemi import HEMI, MIB, data_offset, hemi
 from hemi_harness.sandbox import PATIENCE, free_port, run_any, wait_until
 
@@ -47,7 +49,8 @@ class Watched:
         """Writes without waiting for the answer longer than the test lives."""
 
         def go() -> None:
-            with self.volume.client() as client:
+            # It ends with the volume.
+            with contextlib.suppress(NbdError), self.volume.client() as client:
                 client.write(offset, b"x" * length)
 
         threading.Thread(target=go, daemon=True).start()
@@ -258,3 +261,41 @@ def test_a_leg_being_filled_is_no_second_copy(sandbox: Sandbox) -> None:
     watched.volume.inject(1, "--clear")
     watched.volume.wait_converged()
     assert watched.volume.status()["one_copy_bytes"] == 0
+
+
+def test_a_start_that_waits_for_legs_answers(sandbox: Sandbox) -> None:
+    """A start whose legs are missing is asked: it says what it waits for, and goes on by itself."""
+    watched = Watched(sandbox, 2, "--wait-for-legs", "1h", "--ledger", "none")
+    volume = watched.volume
+    volume.start()
+    with volume.client() as client:
+        client.write(0, b"x" * MIB)
+    volume.kill()
+    leg, away = Path(volume.legs[1]), sandbox.path("away.img")
+    leg.rename(away)
+    volume.launch()
+
+    def says() -> str:
+        code, out, _ = run_any(HEMI, "status", "--check", "--control", volume.control)
+        return out if code == 2 else ""
+
+    wait_until("the status says so", lambda: "it waits for legs" in says())
+    assert "leg1.img" in says()
+    status = volume.status()
+    assert (status["phase"], status["health"]) == ("opening", "not-serving")
+    assert "leg1.img" in status["waits_for"]
+    code, out, _ = run_any(HEMI, "status", "--control", volume.control)
+    assert code == 0 and "it waits for legs" in " ".join(out.split())
+    assert "opening" in run_any(HEMI, "list", env=volume.env)[1]
+    code, body = watched.http("/healthz")
+    assert code == 503 and "it waits for legs" in json.loads(body)["text"]
+    assert watched.http("/livez")[0] == 200
+    text = watched.http("/metrics")[1]
+    assert re.search(r'hemi_condition\{.*condition="not-open"\} 1', text)
+    assert re.search(r"hemi_serving\{.*\} 0", text)
+    assert watched.http("/v1/status")[0] == 503, "it names files, and asks for no token"
+    code, _, said = run_any(HEMI, "scrub", "--control", volume.control)
+    assert code == 1 and "it waits for legs" in said
+    away.rename(leg)
+    volume.wait_serving()
+    wait_until("it is served", lambda: watched.http("/healthz")[0] == 200)

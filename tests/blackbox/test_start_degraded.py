@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,18 @@ def test_a_missing_leg_is_given_up_if_the_operator_says_so(sandbox: Sandbox, end
         return any("This start gave up" in text and "(leg 1)" in text for text in risks)
 
     wait_until("the loss is told as a risk", is_told)
+
+    def is_warned() -> bool:
+        events = [json.loads(line) for line in volume.command("events", "--json").splitlines()]
+        return any(
+            event["kind"] == "started"
+            and event["severity"] == "warning"
+            and "on 1 of 2 legs" in event["text"]
+            and "were given up" in event["text"]
+            for event in events
+        )
+
+    wait_until("an event warns of it", is_warned)
     journal.verify()
     assert journal.run(200)
     journal.disconnect()

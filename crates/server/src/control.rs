@@ -43,13 +43,13 @@ pub mod socket;
 pub mod usage;
 pub mod view;
 pub mod volume;
+pub mod waiting;
 
 use access::{Access, TokenError};
 use past::Past;
 use routes::Shared;
 use scrubs::Scrubs;
 use service::Signals;
-pub(crate) use service::waiting;
 use socket::{OwnedSocket, SocketError, VolumeSocket};
 use volume::Volume;
 

@@ -118,6 +118,7 @@ impl std::fmt::Display for Grown {
 /// [`GrowError`]. Nothing has been written, except with [`GrowError::Write`].
 pub fn grow(config: &Config, to: GrowTo) -> Result<Grown, GrowError> {
     let options = OpenOptions {
+        waiting: None,
         scan: config.scan.as_ref(),
         patience: config.wait_for_legs.duration(),
         start_degraded: false,

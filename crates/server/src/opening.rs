@@ -15,6 +15,7 @@ use hemi_engine::recovery::{self, LegImage, Opening, Outlived, Problem, Refusal}
 use crate::config::place::Place;
 use crate::config::scan::ScanConfig;
 use crate::control::volume::{Identity, LegIdentity};
+use crate::control::waiting::WaitingRoom;
 use crate::ledger::{LedgerStatus, Ledgers};
 use crate::quarantine;
 use crate::serve::ServeError;
@@ -102,6 +103,8 @@ pub struct OpenOptions<'a> {
     pub accept_loss: bool,
     /// True if the previous server has seen all its writes end, so that remote legs need no quarantine.
     pub settled: bool,
+    /// The place that says what the start waits for.
+    pub waiting: Option<&'a WaitingRoom<'a>>,
 }
 
 /// Opens and locks legs, reads their metadata and the ledger, and lets recovery decide. If recovery needs an
@@ -127,7 +130,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
             if Instant::now() >= deadline {
                 return Err(ServeError::Refused(contradiction.to_string()));
             }
-            tell_waiting(&contradiction.to_string(), options.patience, &mut told);
+            tell_waiting(&contradiction.to_string(), &options, &mut told);
             sleep(RETRY_INTERVAL);
             continue;
         }
@@ -146,7 +149,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
                 Some(search) if candidates.is_empty() => search.nothing_found(),
                 _ => absences(&candidates).join("; "),
             };
-            tell_waiting(&absent, options.patience, &mut told);
+            tell_waiting(&absent, &options, &mut told);
             sleep(RETRY_INTERVAL);
             for candidate in &mut candidates {
                 if candidate.wanted.is_none() {
@@ -196,11 +199,13 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
     Ok(OpenedVolume { opening, legs, configs, ledger, ledger_status, identities, given_up })
 }
 
-/// Reports the legs that a start waits for: once to the log, and repeatedly to systemd.
-fn tell_waiting(absent: &str, patience: Duration, told: &mut bool) {
-    crate::control::waiting(absent);
+/// Reports the legs that a start waits for: once to the log, and repeatedly to systemd and whoever asks.
+fn tell_waiting(absent: &str, options: &OpenOptions, told: &mut bool) {
+    if let Some(room) = options.waiting {
+        room.say(absent);
+    }
     if !std::mem::replace(told, true) {
-        let seconds = patience.as_secs_f64();
+        let seconds = options.patience.as_secs_f64();
         tracing::warn!(seconds, absent, "waiting for absent legs (wait_for_legs)");
     }
 }

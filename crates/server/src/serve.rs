@@ -22,6 +22,7 @@ use crate::config::device::DeviceKind;
 use crate::config::exports::ExportConfig;
 use crate::control::socket::{VolumeSocket, run_directory};
 use crate::control::volume::{HandoverReport, Phase, Snapshot};
+use crate::control::waiting::WaitingRoom;
 use crate::control::{ControlError, Listeners};
 use crate::descriptors::{self, TooFew};
 use crate::device::{self, DeviceError};
@@ -194,7 +195,9 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     if device_wanted {
         device::check(kind)?;
     }
+    let room = WaitingRoom::new(&config);
     let options = OpenOptions {
+        waiting: Some(&room),
         scan: config.scan.as_ref(),
         patience: config.wait_for_legs.duration(),
         start_degraded: config.start_degraded,
@@ -215,6 +218,7 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
         }
     }
     let opened = opening::open(&config.legs, options)?;
+    drop(room);
     check(&config, &opened)?;
     inherited = inherited.filter(|of| of_this_volume(of, &opened));
     if config.scan.is_some() {

@@ -36,6 +36,7 @@ pub struct SettleReport {
 /// As for [`serve::serve`].
 pub fn settle(config: &Config) -> Result<SettleReport, ServeError> {
     let options = OpenOptions {
+        waiting: None,
         scan: config.scan.as_ref(),
         // The machine is about to restart, so an absent leg will not come.
         patience: Duration::ZERO,

@@ -162,7 +162,7 @@ pub(super) fn stopping() {
 }
 
 /// Tells systemd that a start is waiting, and asks for more time.
-pub(crate) fn waiting(text: &str) {
+pub(super) fn waiting(text: &str) {
     let more = u32::try_from(WAIT_EXTENSION.as_micros()).unwrap_or(u32::MAX);
     // A line break would begin another message.
     let text = text.replace('\n', "; ");

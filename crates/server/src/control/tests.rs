@@ -215,7 +215,7 @@ fn requests_reach_the_volume_as_sent() {
         (2, "Remove { leg: 1 }"),
         (3, "Detach { leg: 0 }"),
         (4, "Attach {"),
-        (5, "Scrub { repair: true }"),
+        (5, "Scrub { repair: Unreadable, part: None }"),
         (6, "ScrubStop"),
         (7, "Inject { leg: 0, fault: Freeze { duration: Time(2000000000) } }"),
         (8, "Shutdown { drain: Time(30000000000) }"),
@@ -225,7 +225,7 @@ fn requests_reach_the_volume_as_sent() {
             "Inject { leg: 1, fault: Experiment { name: \"ebs-sustained\", time_scale: 1.0, \
              seed: 7 } }",
         ),
-        (11, "Scrub { repair: false }"),
+        (11, "Scrub { repair: Nothing, part: None }"),
     ] {
         assert!(asked[index].starts_with(part), "{index}: {}", asked[index]);
     }
@@ -240,7 +240,7 @@ fn what_is_wrong_is_named_with_the_way_out() {
         ("/v1/legs/detach", r#"{"leg":1,"x":2}"#, 400, "bad-request", "unknown field `x`"),
         ("/v1/legs/detach", r#"{"leg":300}"#, 400, "bad-request", "300"),
         ("/v1/legs/add", r#"{"config":"stripe:/a"}"#, 400, "bad-request", "stripe:/a"),
-        ("/v1/scrub", r#"{"repair":true,"stop":true}"#, 400, "bad-request", "both"),
+        ("/v1/scrub", r#"{"repair":true,"stop":true}"#, 400, "bad-request", "beside"),
         (
             "/v1/inject",
             r#"{"leg":0,"fault":{"freeze":{"duration":"2s"}}}"#,

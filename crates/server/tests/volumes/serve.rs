@@ -125,6 +125,7 @@ impl Served {
 
 /// Options to open at once, without a ledger.
 const WITHOUT_LEDGER: OpenOptions<'static> = OpenOptions {
+    waiting: None,
     scan: None,
     patience: Duration::ZERO,
     start_degraded: false,

@@ -268,12 +268,7 @@ pub(super) fn of_leg(
     text: impl FnOnce(String) -> String,
 ) -> Event {
     let name = crate::notices::name(&snapshot.legs, leg);
-    let label = if name == format!("leg {}", leg.0) {
-        name.clone()
-    } else {
-        format!("{name} (leg {})", leg.0)
-    };
-    let text = text(label);
+    let text = text(label(&name, leg));
     let mut letters = text.chars();
     // Names keep their case; a plain "leg" at the beginning of a sentence is capitalised.
     let text = match letters.next() {
@@ -281,6 +276,12 @@ pub(super) fn of_leg(
         _ => text,
     };
     Event::new(kind, severity, text).of_leg(leg.0, name)
+}
+
+/// Returns a leg's name with its slot.
+pub(super) fn label(name: &str, leg: LegIndex) -> String {
+    let slot = format!("leg {}", leg.0);
+    if name == slot { slot } else { format!("{name} ({slot})") }
 }
 
 fn of_slot(snapshot: &Snapshot, leg: LegIndex) -> Option<&hemi_engine::status::LegStatus> {

@@ -6,7 +6,7 @@ use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::OutReason;
 use hemi_engine::status::{LegState, LegStatus};
 
-use super::notices::{NoticeEvents, of_leg};
+use super::notices::{NoticeEvents, label, of_leg};
 use super::{Event, Severity};
 use crate::control::quantities::{bytes, duration};
 use crate::control::volume::{HandoverReport, Noticed, Phase, Snapshot};
@@ -168,8 +168,9 @@ fn begun(snapshot: &Snapshot, before: Before, now_ms: u64) -> Event {
     if let Some(report) = &snapshot.taken_over {
         return upgraded(report).at(now_ms);
     }
-    let legs = snapshot.status.legs.iter().filter(|leg| leg.state != LegState::Empty).count();
-    let (severity, text) = match before {
+    let all = snapshot.status.legs.iter().filter(|leg| leg.state != LegState::Empty).count();
+    let without = without(snapshot);
+    let (mut severity, since) = match before {
         Before::Unknown => (Severity::Info, String::new()),
         Before::Stopped => (Severity::Info, ", after a stop".to_owned()),
         Before::Broken(last_ms) => (
@@ -180,18 +181,50 @@ fn begun(snapshot: &Snapshot, before: Before, now_ms: u64) -> Event {
             ),
         ),
     };
+    let on = match without.len() {
+        0 => format!("{all} legs"),
+        missing => format!("{} of {all} legs", all - missing),
+    };
     let identity = &snapshot.identity;
-    let text = format!(
-        "hemi {} serves the volume {} of {} on {legs} legs{text}.",
+    let mut text = format!(
+        "hemi {} serves the volume {} of {} on {on}{since}.",
         env!("CARGO_PKG_VERSION"),
         identity.name,
         bytes(identity.size_bytes)
     );
+    if !without.is_empty() {
+        severity = Severity::Warning;
+        let is = if without.len() == 1 { "is" } else { "are" };
+        text.push_str(&format!(" Missing {is}: {}.", without.join(", ")));
+    }
+    if let Some(given_up) = &identity.given_up {
+        severity = Severity::Warning;
+        text.push_str(&format!(
+            " Missing legs were given up (start_degraded): acknowledged writes that they alone held are \
+             lost, {} for certain and perhaps some in {} more.",
+            bytes(given_up.lacks_bytes),
+            bytes(given_up.uncertain_bytes)
+        ));
+    }
     Event::new("started", severity, text)
         .with("version", env!("CARGO_PKG_VERSION"))
-        .with("legs", legs)
+        .with("legs", all - without.len())
         .with("unclean", matches!(before, Before::Broken(_)))
         .at(now_ms)
+}
+
+/// Returns the legs without which a volume is served although nobody detached them.
+fn without(snapshot: &Snapshot) -> Vec<String> {
+    let is_missing = |leg: &&LegStatus| match leg.state {
+        LegState::Gone => true,
+        LegState::Out => !matches!(leg.out_reason, Some(OutReason::Detached | OutReason::Joining)),
+        LegState::Empty | LegState::Healthy | LegState::Lagging | LegState::Frozen => false,
+    };
+    let missing = snapshot.status.legs.iter().filter(is_missing);
+    missing
+        .map(|leg| LegIndex(leg.leg))
+        .map(|leg| label(&crate::notices::name(&snapshot.legs, leg), leg))
+        .collect()
 }
 
 fn upgraded(report: &HandoverReport) -> Event {

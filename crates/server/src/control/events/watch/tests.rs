@@ -2,6 +2,8 @@
 
 use super::super::made::snapshot;
 use super::*;
+use crate::control::volume::Identity;
+use crate::opening::GivenUp;
 
 fn seen(watch: &mut Watch, snapshot: &Arc<Snapshot>) -> Vec<String> {
     let mut events = Vec::new();
@@ -25,6 +27,37 @@ fn a_start_is_told_once_and_only_when_it_is_known_what_was_before() {
                  min ago.";
     assert!(event.text.ends_with(words), "{}", event.text);
     assert_eq!(event.values["unclean"], true);
+}
+
+/// A start that misses a leg, or gave one up, is for somebody to read.
+#[test]
+fn a_start_without_a_leg_is_a_warning() {
+    let started = |change: fn(&mut Snapshot)| {
+        let mut events = Vec::new();
+        let before = Some(Before::Stopped);
+        Watch::default().observe(&snapshot(change), &[], 0, before, &mut events);
+        events.swap_remove(0)
+    };
+    let calm = started(|_| {});
+    assert_eq!(calm.severity, Severity::Info);
+    assert!(calm.text.ends_with("on 2 legs, after a stop."), "{}", calm.text);
+    let without = started(|snapshot| {
+        let leg = &mut snapshot.status.legs[1];
+        (leg.state, leg.out_reason) = (LegState::Out, Some(OutReason::Removed));
+        let given_up = GivenUp { legs: vec![1], lacks_bytes: 0, uncertain_bytes: 4096 };
+        let identity = Identity { given_up: Some(given_up), ..Identity::clone(&snapshot.identity) };
+        snapshot.identity = Arc::new(identity);
+    });
+    assert_eq!(without.severity, Severity::Warning);
+    let words = "on 1 of 2 legs, after a stop. Missing is: hdd (leg 1). Missing legs were given up \
+                 (start_degraded): acknowledged writes that they alone held are lost, 0 B for certain and \
+                 perhaps some in 4 KiB more.";
+    assert!(without.text.ends_with(words), "{}", without.text);
+    let detached = started(|snapshot| {
+        let leg = &mut snapshot.status.legs[1];
+        (leg.state, leg.out_reason) = (LegState::Out, Some(OutReason::Detached));
+    });
+    assert_eq!(detached.severity, Severity::Info, "somebody did that");
 }
 
 #[test]
