@@ -189,7 +189,7 @@ CONDITIONS = [
     Condition("sole-leg", "degraded", "All data is on .*leg0.img", detach),
     Condition("regions-owed", "degraded", r"leg 0\) alone holds them", fill),
     Condition("differences", "degraded", "known to differ in 3 KiB", differ),
-    Condition("leg-silent", "degraded", r"leg 1\) has not answered for", freeze(1)),
+    Condition("leg-silent", "degraded", r"leg 1\) has not answered", freeze(1)),
     Condition("no-leg-answers", "not-serving", "No leg answers", freeze(0, 1)),
     Condition(
         "exposure-past-bound",
@@ -249,7 +249,7 @@ def test_a_healthy_volume_says_so_everywhere(sandbox: Sandbox) -> None:
 
 
 def test_a_leg_being_filled_is_no_second_copy(sandbox: Sandbox) -> None:
-    """What one leg alone holds is counted, whatever the reason."""
+    """Counts all that one leg alone holds, whatever the reason."""
     watched = Watched(sandbox)
     watched.volume.start()
     fill(watched)
