@@ -48,6 +48,11 @@ pub enum Command {
         /// The part of the volume.
         extent: Extent,
     },
+    /// Write all metadata of a leg again: it was found to be lost there.
+    RewriteMetadata {
+        /// The leg.
+        leg: LegIndex,
+    },
     /// Stop a running scrub.
     ScrubStop,
     /// Go on with these settings in place of those in use.

@@ -395,6 +395,25 @@ fn a_difference_stays_known_until_it_is_settled() {
     assert_eq!(restarted.status().different, 0, "all of the volume was compared");
 }
 
+/// Something has overwritten all metadata of a leg while the volume is served. It is written again, and the
+/// leg counts at the next start.
+#[test]
+fn metadata_that_a_leg_has_lost_is_written_again() {
+    let mut world = written(2);
+    let bytes = world.disks[1].metadata.len() as u64;
+    for address in (0..bytes).step_by(4096) {
+        world.disks[1].write_metadata(address, &[0; 4096], 0xff);
+    }
+    assert_eq!(world.command(Command::RewriteMetadata { leg: LegIndex(1) }), Ok(()));
+    world.wait(3 * SECOND);
+    world.crash(None, |_| Landing::Not);
+    // By itself it makes the volume: all of it is there.
+    world.open(&[1]).expect_err("the other leg may know more");
+    world.open(&[0, 1]).expect("each leg has its metadata");
+    world.converge();
+    world.read_everything();
+}
+
 /// Nobody knows which leg is right: a scrub that rewrites what cannot be read leaves both as they are.
 #[test]
 fn scrub_leaves_a_difference_that_nobody_has_decided() {

@@ -19,6 +19,7 @@ impl<B: Buffers> Engine<B> {
             Command::Join { leg, id, traits } => self.begin_join(token, leg, id, traits),
             Command::Remove { leg } => self.begin_remove(token, leg),
             Command::Scrub { repair, extent } => self.begin_scrub(token, repair, extent),
+            Command::RewriteMetadata { leg } => self.rewrite_metadata(token, leg),
             Command::ScrubStop => self.stop_scrub(token),
             Command::Configure { settings } => self.configure(token, &settings),
         };
@@ -38,6 +39,15 @@ impl<B: Buffers> Engine<B> {
         } else {
             Ok(())
         }
+    }
+
+    fn rewrite_metadata(&mut self, token: u64, leg: LegIndex) -> Result<(), CommandError> {
+        if leg.index() >= LEGS_MAX || !self.legs[leg.index()].is_member() {
+            return Err(CommandError::NoSuchLeg);
+        }
+        self.regions.metadata_mut().distrust(leg);
+        self.outbox.command_done(token, Ok(()));
+        Ok(())
     }
 
     fn begin_join(

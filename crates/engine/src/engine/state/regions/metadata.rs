@@ -256,6 +256,13 @@ impl Metadata {
         }
     }
 
+    /// Has all of `leg` written again: its slots may hold nothing of what was written there.
+    pub(crate) fn distrust(&mut self, leg: LegIndex) {
+        for object in &mut self.objects {
+            object.legs[leg.index()].other_slot_unknown = true;
+        }
+    }
+
     /// The next block to write to `leg`, its sequence assigned; the caller fills the image.
     /// What is `withheld` stays queued.
     pub(super) fn next_write(
