@@ -147,3 +147,25 @@ def test_many_differences_are_few_lines_in_the_log(sandbox: Sandbox) -> None:
     wait_until("all are settled", lambda: different(volume) == 0)
     rewritten = [line for line in volume.process.output().splitlines() if "was rewritten" in line]
     assert len(rewritten) <= 4, rewritten
+
+
+def test_metadata_that_a_leg_has_lost_is_found_and_written_again(sandbox: Sandbox) -> None:
+    """Something overwrites the metadata of a leg beneath a served volume."""
+    volume = Volume.on_files(sandbox, SIZE, options=("--ledger", "none"))
+    volume.wait_converged()
+    assert scrub(volume)[0] == 0
+    with Path(volume.legs[1]).open("r+b") as file:
+        file.write(bytes(data_offset(SIZE)))
+        file.flush()
+        os.fsync(file.fileno())
+    code, said = scrub(volume)
+    assert code == 1 and "leg 1 has lost its metadata: there is no hemi superblock" in said
+    assert "written again" in said and "what wrote to the drive" in said
+    events = [json.loads(line) for line in volume.command("events", "--json").splitlines()]
+    assert [event["leg"] for event in events if event["kind"] == "metadata"] == [1]
+    assert scrub(volume)[0] == 0
+    assert all(leg["metadata_lost"] is None for leg in volume.status()["legs"])
+    volume.kill()
+    volume.start()
+    volume.stop()
+    assert_identical(volume.legs, SIZE)

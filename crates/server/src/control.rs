@@ -31,6 +31,7 @@ pub mod hidden;
 pub mod history;
 pub mod inject;
 mod live;
+mod metadata;
 pub mod metrics;
 mod past;
 pub mod progress;
@@ -212,6 +213,7 @@ impl Listeners {
             scrubs: Arc::new(Mutex::new(Scrubs::new(scrubs, differences, known))),
             life: Arc::new(Life { is_stopped: signals.is_stopped(), ..Life::default() }),
             drives: Arc::default(),
+            lost_metadata: Arc::default(),
             access: Arc::new(access),
         };
         let life = Arc::clone(&shared.life);

@@ -115,6 +115,9 @@ impl Volume for ServedVolume {
                 let extent = part.unwrap_or(Extent { start: 0, end: sectors });
                 self.command(Command::Scrub { repair, extent })
             }
+            Request::RewriteMetadata { leg } => {
+                with_slot(leg, |leg| self.command(Command::RewriteMetadata { leg }))
+            }
             Request::ScrubStop => self.command(Command::ScrubStop),
             Request::Configure { settings, .. } => {
                 self.command(Command::Configure { settings: *settings })

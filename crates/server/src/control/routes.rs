@@ -32,6 +32,7 @@ use super::events;
 use super::health::{self, Health, STATUS_AGE_MAX_NS};
 use super::history::History;
 use super::live::{self, Viewers};
+use super::metadata::{self, LostMetadata};
 use super::metrics::format::Format;
 use super::past::Past;
 use super::scrubs::{self, Scrubs};
@@ -68,6 +69,7 @@ pub(super) struct Shared {
     pub(super) scrubs: Arc<Mutex<Scrubs>>,
     pub(super) life: Arc<Life>,
     pub(super) drives: Arc<Drives>,
+    pub(super) lost_metadata: Arc<LostMetadata>,
     /// The rules of the HTTP listener.
     pub(super) access: Arc<Access>,
     pub(super) past: Arc<Past>,
@@ -98,6 +100,7 @@ impl Shared {
         status.scrub.last = self.scrubs().last();
         status.config_file.clone_from(&self.config.load().file);
         self.drives.show_in(&mut status);
+        self.lost_metadata.show_in(&mut status);
         status.at_ms = unix_ms();
         (status.hidden, status.process) = self.past.figures();
         health::fill_in(&mut status, &self.settings());
@@ -291,11 +294,13 @@ async fn compare(
             let snapshot = shared.volume.snapshot();
             let (differ, unreadable) = scrubs::found(&snapshot);
             let repaired = repair != ScrubRepair::Nothing;
-            let mut scrubs = shared.scrubs();
-            scrubs.end(Instant::now(), differ, unreadable, repaired);
-            scrubs.keep_differences(&snapshot.differences);
-            drop(scrubs);
-            outcome.map_err(|_| scrubs::left(repair, differ, unreadable))
+            {
+                let mut scrubs = shared.scrubs();
+                scrubs.end(Instant::now(), differ, unreadable, repaired);
+                scrubs.keep_differences(&snapshot.differences);
+            }
+            let metadata = if part.is_none() { metadata::check(shared).await } else { Ok(()) };
+            outcome.map_err(|_| scrubs::left(repair, differ, unreadable)).and(metadata)
         }
         // Another scrub is running.
         Err(Refusal { kind: RefusalKind::Conflict, .. }) => outcome,

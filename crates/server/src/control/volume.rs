@@ -315,6 +315,11 @@ pub enum Request {
         /// The part of the volume, in sectors. Default: all of it.
         part: Option<Extent>,
     },
+    /// Writes all metadata of a leg again.
+    RewriteMetadata {
+        /// The slot.
+        leg: u8,
+    },
     /// Stops a running scrub.
     ScrubStop,
     /// Changes the engine's settings.
@@ -402,6 +407,9 @@ impl fmt::Display for Request {
                     ),
                     None => Ok(()),
                 }
+            }
+            Request::RewriteMetadata { leg } => {
+                write!(formatter, "write the metadata of leg {leg} again")
             }
             Request::ScrubStop => formatter.write_str("stop the scrub"),
             Request::Configure { text, .. } => write!(formatter, "set {text}"),
