@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use super::api::{LegStatus, OutReason, Risk, VolumeStatus};
 use super::quantities::{bytes, duration};
+use super::routes::SNAPSHOT_AGE_MAX;
 use super::volume::Phase;
 
-/// Age of the figures beyond which the data path counts as stuck, in nanoseconds.
-pub(super) const STATUS_AGE_MAX_NS: u64 = 10_000_000_000;
+/// [`SNAPSHOT_AGE_MAX`] in nanoseconds.
+const STATUS_AGE_MAX_NS: u64 = SNAPSHOT_AGE_MAX.as_nanos() as u64;
 
 /// The state of a volume in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -29,7 +29,7 @@ use super::api::{
 };
 use super::connections::Peer;
 use super::events;
-use super::health::{self, Health, STATUS_AGE_MAX_NS};
+use super::health::{self, Health};
 use super::history::History;
 use super::live::{self, Viewers};
 use super::metadata::{self, LostMetadata};
@@ -49,7 +49,7 @@ pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 /// Interval between two lines of `GET /v1/status/stream`.
 pub(super) const STREAM_EVERY: Duration = Duration::from_secs(1);
 /// Age of the figures beyond which the data path counts as stuck.
-pub(super) const SNAPSHOT_AGE_MAX: Duration = Duration::from_nanos(STATUS_AGE_MAX_NS);
+pub(super) const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
 
 pub(super) mod remembered;
 
