@@ -33,6 +33,7 @@ pub mod inject;
 mod live;
 mod metadata;
 pub mod metrics;
+pub mod named;
 mod past;
 pub mod progress;
 pub mod quantities;
@@ -139,7 +140,8 @@ impl Listeners {
         let known = inherited.as_mut().and_then(|inherited| inherited.control.take());
         let control = match known.and_then(|known| OwnedSocket::adopt(&path, known)) {
             Some(control) => control,
-            None => OwnedSocket::bind(&path, socket::CONTROL_MODE, "--control")?,
+            None => OwnedSocket::bind(&path, socket::CONTROL_MODE, "--control")
+                .map_err(|error| named::whose(error, volume))?,
         };
         let known = inherited.and_then(|inherited| inherited.http.take()).map(TcpListener::from);
         let http = match &config.http {

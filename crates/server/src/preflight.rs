@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::config::exports::Listen;
 use crate::config::scan::ScanConfig;
 use crate::control::access::check_token_file;
+use crate::control::named::{Answerer, ask};
 use crate::control::socket::{VolumeSocket, no_run_directory, run_directories};
 use crate::descriptors;
 use crate::scan::apart::Scanner;
@@ -184,7 +185,12 @@ fn is_served(config: &Config, volume: &str) -> bool {
     match &config.control {
         Some(path) => UnixStream::connect(path).is_ok(),
         None => run_directories().iter().any(|directory| {
-            UnixStream::connect(VolumeSocket::Control.path(directory, volume)).is_ok()
+            let stream = UnixStream::connect(VolumeSocket::Control.path(directory, volume));
+            stream.is_ok_and(|stream| match ask(&stream) {
+                Answerer::Volume(name) => name == volume,
+                Answerer::Unnamed => true,
+                Answerer::Other => false,
+            })
         }),
     }
 }

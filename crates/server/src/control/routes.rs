@@ -38,7 +38,7 @@ use super::past::Past;
 use super::scrubs::{self, Scrubs};
 use super::view::volume_status;
 use super::volume::{Phase, Refusal, RefusalKind, Request, Volume};
-use super::{metrics, settings};
+use super::{metrics, named, settings};
 use crate::config::Config;
 use crate::dashboard;
 use crate::drive::Drives;
@@ -132,6 +132,7 @@ pub(super) fn control(shared: Shared) -> Router {
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(shared.clone(), named::name))
         .with_state(shared)
 }
 

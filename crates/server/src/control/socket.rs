@@ -87,6 +87,21 @@ pub enum SocketError {
         /// The option that names it.
         option: &'static str,
     },
+    /// Another volume's control socket is there.
+    #[error(
+        "{} is the control socket of the volume {served:?}, which is being served; give {name:?} \
+         another with {option}, and an NBD export with --nbd", path.display()
+    )]
+    OtherVolume {
+        /// The path.
+        path: PathBuf,
+        /// The option that names it.
+        option: &'static str,
+        /// The volume that is served there.
+        served: String,
+        /// The volume that was to be served.
+        name: String,
+    },
     /// The path exists and is not a socket.
     #[error("{} exists and is not a socket; remove it, or name another path with {option}", path.display())]
     NoSocket {

@@ -14,7 +14,7 @@ use super::volume::{
     Fault, FaultyOperation, Identity, LegIdentity, Outcome, Phase, Refusal, RefusalKind, Request,
     Snapshot, Volume,
 };
-use super::{ControlThread, Listeners};
+use super::{ControlThread, Listeners, named};
 use crate::config::Config;
 use crate::config::place::Place;
 use hemi_io::config::legs::LegConfig;
@@ -160,6 +160,40 @@ fn status_names_the_volume_and_its_legs() {
     let (code, legs) = served.get("/v1/legs");
     assert_eq!(code, 200);
     assert!(legs.starts_with('[') && legs.contains("\"l0\""), "{legs}");
+}
+
+#[test]
+fn what_is_asked_of_another_volume_is_refused() {
+    let served = Served::new("named", Config::default(), None);
+    served.change(|snapshot| Arc::make_mut(&mut snapshot.identity).name = "my db".into());
+    let connect = || UnixStream::connect(&served.socket).expect("control listens");
+    assert_eq!(named::ask(&connect()), named::Answerer::Volume("my db".into()));
+    let scrub = |volume: &str| {
+        let mut stream = connect();
+        let value = named::header_value(volume);
+        let value = value.to_str().expect("it is ASCII");
+        let head =
+            "POST /v1/scrub HTTP/1.1\r\nhost: hemi\r\nconnection: close\r\ncontent-length: 0";
+        write!(stream, "{head}\r\nhemi-volume: {value}\r\n\r\n").expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    };
+    let refused = scrub("my_db");
+    assert!(refused.starts_with("HTTP/1.1 404"), "{refused}");
+    assert!(refused.contains(r#"the volume here is \"my db\", not \"my_db\""#), "{refused}");
+    assert_eq!(served.asked(), Vec::<String>::new());
+    let done = scrub("my db");
+    assert!(done.starts_with("HTTP/1.1 200") && done.contains("hemi-volume: my%20db"), "{done}");
+    assert_eq!(served.asked().len(), 1);
+
+    // The file's name may be that of two volumes.
+    let config = Config { control: Some(served.socket.clone()), ..Config::default() };
+    let refused = Listeners::bind(&config, "my_db").expect_err("my db has it").to_string();
+    assert!(refused.contains("the control socket of the volume \"my db\""), "{refused}");
+    assert!(refused.contains("give \"my_db\" another with --control"), "{refused}");
+    let refused = Listeners::bind(&config, "my db").expect_err("it is served").to_string();
+    assert!(refused.contains("is in use: another process listens there"), "{refused}");
 }
 
 #[test]
