@@ -1,6 +1,6 @@
 //! A client of a served volume's control API, and the search for the volume.
 
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,13 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use hemi_server::control::api::ErrorBody;
+use hemi_server::control::named::{Answerer, VOLUME_HEADER, ask, header_value};
 use hemi_server::control::socket::{VolumeSocket, check_path, run_directories};
 
 use crate::failure::{Failure, Kind};
 
 /// The longest that a read of the API may take. Changes may take as long as a drain.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit for a socket in a run directory to show its protocol.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The volume that a command is for.
 #[derive(Clone, Debug, Default, Args)]
@@ -41,12 +40,12 @@ pub(crate) struct Which {
 impl Which {
     /// Returns the control socket of the one volume that is meant.
     pub(crate) fn socket(&self) -> Result<PathBuf> {
-        self.socket_in(&run_directories())
+        self.find_in(&run_directories()).map(|client| client.socket)
     }
 
-    fn socket_in(&self, directories: &[PathBuf]) -> Result<PathBuf> {
+    fn find_in(&self, directories: &[PathBuf]) -> Result<Client> {
         if let Some(path) = &self.control {
-            return Ok(path.clone());
+            return Ok(Client::at(path.clone()));
         }
         let sockets = RunSockets::look(directories);
         let served = &sockets.served;
@@ -55,10 +54,13 @@ impl Which {
             .map(|directory| directory.display().to_string())
             .collect::<Vec<_>>()
             .join(" and ");
-        let names = || served.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+        let names = || served.iter().map(|one| one.0.as_str()).collect::<Vec<_>>().join(", ");
         let Some(wanted) = &self.volume else {
             return match &served[..] {
-                [(_, only)] => Ok(only.clone()),
+                [(name, only)] => {
+                    let is_named = !sockets.unnamed.contains(only);
+                    Ok(Client { socket: only.clone(), volume: is_named.then(|| name.clone()) })
+                }
                 [] => Err(sockets.denied.first().map_or_else(
                     || {
                         Failure::error(
@@ -80,8 +82,24 @@ impl Which {
             .iter()
             .map(|directory| VolumeSocket::Control.path(directory, wanted))
             .collect();
-        if let Some((_, path)) = served.iter().find(|(_, path)| candidates.contains(path)) {
-            return Ok(path.clone());
+        // A socket without a name is taken for the volume that its file is named after. The server refuses
+        // what is meant for another.
+        let is_meant = |one: &&(String, PathBuf)| match sockets.unnamed.contains(&one.1) {
+            true => candidates.contains(&one.1),
+            false => one.0 == *wanted,
+        };
+        match &served.iter().filter(is_meant).collect::<Vec<_>>()[..] {
+            [] => {}
+            [(_, path)] => return Ok(Client::of(wanted.clone(), path.clone())),
+            several => {
+                let paths = several.iter().map(|one| one.1.display().to_string());
+                let paths = paths.collect::<Vec<_>>().join(" and ");
+                return Err(Failure::error(
+                    Kind::Usage,
+                    format!("several volumes named {wanted} are served here: {paths}"),
+                    "Name one of these sockets with --control.",
+                ));
+            }
         }
         // It may be in a directory or behind a socket that is closed to this user.
         let hides =
@@ -105,8 +123,10 @@ impl Which {
 /// The sockets found in the run directories.
 #[derive(Debug, Default)]
 pub(crate) struct RunSockets {
-    /// Control sockets that answer, each with the volume's name, taken from the file name.
+    /// Control sockets that answer, each with the volume's name.
     pub(crate) served: Vec<(String, PathBuf)>,
+    /// Those of them that do not tell the name, so that it is taken from the file's.
+    unnamed: Vec<PathBuf>,
     /// Sockets on which something else answers, such as an NBD export.
     others: Vec<PathBuf>,
     /// Directories and sockets that this user may not use.
@@ -137,7 +157,14 @@ impl RunSockets {
             }
         }
         found.served.sort();
-        found.served.dedup_by(|later, earlier| later.0 == earlier.0);
+        // Two run directories may be one.
+        let same = |one: &PathBuf, other: &PathBuf| {
+            one.file_name() == other.file_name()
+                && one
+                    .canonicalize()
+                    .is_ok_and(|one| other.canonicalize().is_ok_and(|it| it == one))
+        };
+        found.served.dedup_by(|later, earlier| same(&later.1, &earlier.1));
         found
     }
 
@@ -145,35 +172,18 @@ impl RunSockets {
         let Some(name) = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned) else {
             return;
         };
-        match BlockingStream::connect(&path) {
-            Ok(stream) if speaks_http(&stream) => self.served.push((name, path)),
-            Ok(_) => self.others.push(path),
+        match BlockingStream::connect(&path).map(|stream| ask(&stream)) {
+            Ok(Answerer::Volume(name)) => self.served.push((name, path)),
+            Ok(Answerer::Unnamed) => {
+                self.unnamed.push(path.clone());
+                self.served.push((name, path));
+            }
+            Ok(Answerer::Other) => self.others.push(path),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.denied.push(path);
             }
             // Nobody listens there any more, or it is no socket.
             Err(_) => {}
-        }
-    }
-}
-
-/// Returns true if HTTP answers, as a control socket does. An NBD server sends its own magic first.
-/// A control thread too busy to answer counts as control.
-fn speaks_http(mut stream: &BlockingStream) -> bool {
-    const BEGINS: &[u8] = b"HTTP/";
-    let patient = stream
-        .set_read_timeout(Some(PROBE_TIMEOUT))
-        .and_then(|()| stream.set_write_timeout(Some(PROBE_TIMEOUT)));
-    if patient.is_err() {
-        return false;
-    }
-    let asked =
-        stream.write_all(b"HEAD /v1/status HTTP/1.1\r\nhost: hemi\r\nconnection: close\r\n\r\n");
-    let mut begins = [0; BEGINS.len()];
-    match asked.and_then(|()| stream.read_exact(&mut begins)) {
-        Ok(()) => begins == *BEGINS,
-        Err(error) => {
-            matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
         }
     }
 }
@@ -206,11 +216,13 @@ fn not_control(path: &Path) -> String {
 #[derive(Debug)]
 pub(crate) struct Client {
     socket: PathBuf,
+    /// The name of the volume that is meant, which the server checks.
+    volume: Option<String>,
 }
 
-/// Returns the control socket of a volume with this name, if it is served here.
-pub(crate) fn socket_of(volume: &str) -> Option<PathBuf> {
-    Which { volume: Some(volume.to_owned()), control: None }.socket().ok()
+/// Returns a client of the volume with this name, if it is served here.
+pub(crate) fn client_of(volume: &str) -> Option<Client> {
+    Client::new(&Which { volume: Some(volume.to_owned()), control: None }).ok()
 }
 
 /// Returns the names and control sockets of all volumes served here that this user may use.
@@ -221,12 +233,23 @@ pub(crate) fn served() -> Vec<(String, PathBuf)> {
 impl Client {
     /// Returns a client of the volume behind a control socket.
     pub(crate) fn at(socket: PathBuf) -> Client {
-        Client { socket }
+        Client { socket, volume: None }
+    }
+
+    /// Returns a client of this volume behind a control socket. If another volume answers there, every
+    /// request is refused.
+    pub(crate) fn of(volume: String, socket: PathBuf) -> Client {
+        Client { socket, volume: Some(volume) }
     }
 
     /// Returns a client of the one volume that is meant.
     pub(crate) fn new(which: &Which) -> Result<Client> {
-        Ok(Client { socket: which.socket()? })
+        which.find_in(&run_directories())
+    }
+
+    /// Returns the name of the volume, unless it is known by its socket alone.
+    pub(crate) fn volume(&self) -> Option<&str> {
+        self.volume.as_deref()
     }
 
     /// Returns the path of the control socket.
@@ -317,16 +340,20 @@ impl Client {
         tokio::spawn(async move {
             let _ = connection.await;
         });
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", "hemi")
-            .header("content-type", "application/json")
-            .body(Full::new(body))
-            .context("the request cannot be built")?;
+            .header("content-type", "application/json");
+        if let Some(volume) = &self.volume {
+            request = request.header(VOLUME_HEADER, header_value(volume));
+        }
+        let request = request.body(Full::new(body)).context("the request cannot be built")?;
         sender.send_request(request).await.map_err(|error| {
             // Another server breaks HTTP in ways that depend on who sends first.
-            if BlockingStream::connect(&self.socket).is_ok_and(|again| !speaks_http(&again)) {
+            if BlockingStream::connect(&self.socket)
+                .is_ok_and(|again| ask(&again) == Answerer::Other)
+            {
                 let way_out = "Name the control socket; hemi serve logs its path when it starts.";
                 return Failure::error(Kind::Failed, not_control(&self.socket), way_out);
             }
@@ -384,6 +411,7 @@ async fn body(response: Response<Incoming>) -> Result<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixListener;
 
     use super::*;
@@ -414,8 +442,9 @@ mod tests {
     fn the_only_volume_is_found_and_several_are_named() {
         let directory = tempfile::tempdir().expect("the temporary directory can be written");
         let directories = [directory.path().to_owned()];
+        let found = |which: &Which| which.find_in(&directories).ok().map(|client| client.socket);
         let none = Which::default();
-        let error = none.socket_in(&directories).expect_err("nothing is served").to_string();
+        let error = none.find_in(&directories).expect_err("nothing is served").to_string();
         assert!(error.contains("no volume is served here"), "{error}");
 
         let one = directory.path().join("db.sock");
@@ -424,26 +453,67 @@ mod tests {
         // A dead one does not count.
         let dead = directory.path().join("old.sock");
         drop(UnixListener::bind(dead).expect("the directory is ours"));
-        assert_eq!(none.socket_in(&directories).ok(), Some(one.clone()));
+        assert_eq!(found(&none), Some(one.clone()));
 
         listen(&directory.path().join("home.sock"), CONTROL);
-        let error = none.socket_in(&directories).expect_err("two are served").to_string();
+        let error = none.find_in(&directories).expect_err("two are served").to_string();
         assert_eq!(error, "several volumes are served here: db, home");
-        assert_eq!(named("db").socket_in(&directories).ok(), Some(one));
-        let error = named("old").socket_in(&directories).expect_err("it is dead").to_string();
+        assert_eq!(found(&named("db")), Some(one));
+        let error = named("old").find_in(&directories).expect_err("it is dead").to_string();
         assert!(error.contains("volume old is not served here"), "{error}");
+    }
+
+    #[test]
+    fn a_volume_is_found_by_its_own_name_and_not_by_that_of_its_file() {
+        const MY_DB: &[u8] =
+            b"HTTP/1.1 200 OK\r\nHemi-Volume: my%20db\r\ncontent-length: 0\r\n\r\n";
+        let directory = tempfile::tempdir().expect("the temporary directory can be written");
+        let directories = [directory.path().to_owned()];
+        let path = directory.path().join("my_db.sock");
+        listen(&path, MY_DB);
+        for name in ["my_db", "my?db", "my/db"] {
+            let error = named(name).find_in(&directories).expect_err("it has another name");
+            let failure = error.downcast_ref::<Failure>().expect("a failure with its way out");
+            assert!(failure.what.contains(&format!("volume {name} is not served here")), "{error}");
+            assert!(failure.way_out.contains("Served there: my db."), "{}", failure.way_out);
+        }
+        for which in [Which::default(), named("my db")] {
+            let client = which.find_in(&directories).expect("it is served");
+            assert_eq!(client.socket(), path);
+            assert_eq!(client.volume(), Some("my db"), "the server checks it");
+        }
+
+        // It has a socket of its choice elsewhere, and one that does not tell its name has that of the file.
+        let twin = tempfile::tempdir().expect("the temporary directory can be written");
+        let directories = [directory.path().to_owned(), twin.path().to_owned()];
+        listen(&twin.path().join("my_db.sock"), CONTROL);
+        let client = named("my_db").find_in(&directories).expect("it does not say otherwise");
+        assert_eq!(
+            (client.socket(), client.volume()),
+            (&*twin.path().join("my_db.sock"), Some("my_db"))
+        );
+        listen(&twin.path().join("other.sock"), MY_DB);
+        let error = named("my db").find_in(&directories).expect_err("there are two").to_string();
+        assert!(
+            error.contains("several volumes named my db") && error.contains("other.sock"),
+            "{error}"
+        );
+        let error =
+            Which::default().find_in(&directories).expect_err("there are three").to_string();
+        assert_eq!(error, "several volumes are served here: my db, my db, my_db");
     }
 
     #[test]
     fn an_nbd_socket_is_no_control_socket() {
         let directory = tempfile::tempdir().expect("the temporary directory can be written");
         let directories = [directory.path().to_owned()];
+        let found = |which: &Which| which.find_in(&directories).ok().map(|client| client.socket);
         let control = directory.path().join("home.sock");
         listen(&control, CONTROL);
         let export = directory.path().join("vol.sock");
         listen(&export, NBD);
-        assert_eq!(Which::default().socket_in(&directories).ok(), Some(control));
-        let error = named("vol").socket_in(&directories).expect_err("an NBD socket").to_string();
+        assert_eq!(found(&Which::default()), Some(control));
+        let error = named("vol").find_in(&directories).expect_err("an NBD socket").to_string();
         assert!(error.contains("vol.sock is not a control socket"), "{error}");
         assert!(error.contains("NBD"), "{error}");
 
@@ -468,17 +538,17 @@ mod tests {
         listen(&socket, CONTROL);
         mode(&socket, 0o000);
         for which in [Which::default(), named("db")] {
-            let error = which.socket_in(&directories).expect_err("the socket is closed");
+            let error = which.find_in(&directories).expect_err("the socket is closed");
             let failure = error.downcast_ref::<Failure>().expect("a failure with its way out");
             assert!(failure.what.contains("db.sock: permission denied"), "{error}");
             assert!(failure.way_out.contains("as root"), "{}", failure.way_out);
             assert!(failure.way_out.contains("chgrp"), "{}", failure.way_out);
         }
-        let error = named("x").socket_in(&directories).expect_err("x is not there").to_string();
+        let error = named("x").find_in(&directories).expect_err("x is not there").to_string();
         assert!(error.contains("volume x is not served here"), "{error}");
         mode(directory.path(), 0o000);
         for which in [Which::default(), named("db")] {
-            let error = which.socket_in(&directories).expect_err("the directory is closed");
+            let error = which.find_in(&directories).expect_err("the directory is closed");
             let text = format!("{}: permission denied", directory.path().display());
             assert!(error.to_string().contains(&text), "{error}");
         }

@@ -28,6 +28,7 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use hemi_server::control::access::{AccessAnswer, Right, random_token, same_token};
+use hemi_server::control::named::{VOLUME_HEADER, header_value};
 
 use crate::client::{Client, Which};
 use crate::failure::{Failure, Kind};
@@ -74,7 +75,7 @@ pub(crate) fn run(arguments: &DashboardArgs) -> Result<()> {
         let access: AccessAnswer = client.get("/v1/access").await?;
         let listener = access.address.as_deref().filter(|_| !arguments.proxy);
         let Some(address) = listener.and_then(|address| address.parse().ok()) else {
-            return serve(arguments, client.socket().to_owned()).await;
+            return serve(arguments, &client).await;
         };
         let address = format!("http://{}/", reachable(address));
         say(&address)?;
@@ -122,7 +123,7 @@ fn open(address: &str) {
 }
 
 /// Serves the dashboard through the control socket until it is interrupted.
-async fn serve(arguments: &DashboardArgs, socket: PathBuf) -> Result<()> {
+async fn serve(arguments: &DashboardArgs, client: &Client) -> Result<()> {
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
     let listener = TcpListener::bind(at).await.map_err(|error| {
         let what = format!("cannot listen on {at}: {error}");
@@ -130,7 +131,8 @@ async fn serve(arguments: &DashboardArgs, socket: PathBuf) -> Result<()> {
     })?;
     let port = listener.local_addr().context("the proxy's port")?.port();
     let proxy = Arc::new(Proxy {
-        socket,
+        socket: client.socket().to_owned(),
+        volume: client.volume().map(header_value),
         token: random_token().context("no random bytes")?,
         code: Mutex::new(None),
     });
@@ -186,6 +188,8 @@ type Answer = Response<Either<Incoming, Full<Bytes>>>;
 #[derive(Debug)]
 struct Proxy {
     socket: PathBuf,
+    /// The volume that the page is of, if its name is known.
+    volume: Option<HeaderValue>,
     token: String,
     /// A code that can be exchanged once for the token.
     code: Mutex<Option<String>>,
@@ -269,6 +273,9 @@ impl Proxy {
             parts.headers.remove(own);
         }
         parts.headers.insert(header::HOST, HeaderValue::from_static("hemi"));
+        if let Some(volume) = &self.volume {
+            parts.headers.insert(VOLUME_HEADER, volume.clone());
+        }
         let body = Limited::new(body, BODY_BYTES_MAX);
         Ok(sender.send_request(Request::from_parts(parts, body)).await?)
     }

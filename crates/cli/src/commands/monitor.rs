@@ -9,7 +9,7 @@ use clap::Args;
 use hemi_server::control::events::{Event, Severity};
 use tokio::sync::mpsc;
 
-use crate::client;
+use crate::client::{self, Client};
 use crate::failure::{Failure, Kind};
 use crate::logging::{self, LogArgs};
 use deliver::{Delivery, Happened};
@@ -96,22 +96,35 @@ impl MonitorArgs {
         Delivery::new(mail, self.program.clone())
     }
 
-    /// Returns the names and sockets of the volumes to watch. Volumes that are named need not be
-    /// served.
-    fn volumes(&self) -> Vec<(String, PathBuf)> {
+    /// Returns the volumes to watch. Volumes that are named need not be served.
+    fn volumes(&self) -> Vec<Target> {
+        let at = |name: String, socket: &PathBuf, is_found| Target {
+            name,
+            client: Client::at(socket.clone()),
+            is_found,
+        };
         if self.volume.is_empty() && self.control.is_empty() {
-            return client::served();
+            return client::served()
+                .into_iter()
+                .map(|(name, path)| at(name, &path, true))
+                .collect();
         }
-        let mut found: Vec<(String, PathBuf)> = self
-            .control
-            .iter()
-            .map(|socket| (socket.display().to_string(), socket.clone()))
-            .collect();
+        let given = |socket: &PathBuf| at(socket.display().to_string(), socket, false);
+        let mut found: Vec<Target> = self.control.iter().map(given).collect();
         for name in &self.volume {
-            found.extend(client::socket_of(name).map(|socket| (name.clone(), socket)));
+            let target = |client| Target { name: name.clone(), client, is_found: false };
+            found.extend(client::client_of(name).map(target));
         }
         found
     }
+}
+
+/// A volume to watch.
+struct Target {
+    name: String,
+    client: Client,
+    /// True if nobody named it. Its name is then the one that it gives itself.
+    is_found: bool,
 }
 
 pub(crate) fn run(arguments: &MonitorArgs) -> Result<()> {
@@ -126,7 +139,7 @@ pub(crate) fn run(arguments: &MonitorArgs) -> Result<()> {
 
 /// Delivers a test event for each volume. Fails if one could not be delivered.
 fn test(arguments: &MonitorArgs) -> Result<()> {
-    let mut volumes: Vec<String> = arguments.volumes().into_iter().map(|(name, _)| name).collect();
+    let mut volumes: Vec<String> = arguments.volumes().into_iter().map(|one| one.name).collect();
     if volumes.is_empty() {
         volumes.push("(no volume is served here)".into());
     }
@@ -166,11 +179,11 @@ async fn watch(arguments: &MonitorArgs) -> Result<()> {
     loop {
         if looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
             looked = Some(Instant::now());
-            for (name, socket) in arguments.volumes() {
-                if watched.insert(socket.clone()) {
-                    tracing::info!(volume = name, "watching");
-                    let last = known.of(&name).map(|told| told.mailed);
-                    tokio::spawn(volume::watch(name, socket, last, out.clone()));
+            for target in arguments.volumes() {
+                if watched.insert(target.client.socket().to_owned()) {
+                    tracing::info!(volume = target.name, "watching");
+                    let last = known.of(&target.name).map(|told| told.mailed);
+                    tokio::spawn(volume::watch(target, last, out.clone()));
                 }
             }
         }

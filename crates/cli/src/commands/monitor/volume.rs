@@ -1,7 +1,6 @@
 //! A volume that is being watched.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -11,7 +10,7 @@ use hemi_server::control::health::Health;
 use tokio::sync::mpsc;
 
 use super::deliver::{Happened, unix_ms};
-use super::is_news;
+use super::{Target, is_news};
 use crate::client::Client;
 use crate::commands::events::Page;
 
@@ -24,6 +23,8 @@ const UNREACHABLE_AFTER: Duration = Duration::from_secs(30);
 struct Watched {
     name: String,
     client: Client,
+    /// True if the volume's own name counts.
+    is_found: bool,
     /// The id of the last event that was sent, or `None` if the volume is seen for the first time.
     last: Option<u64>,
     /// True if events show that it was stopped.
@@ -34,16 +35,12 @@ struct Watched {
 }
 
 /// Watches a volume forever. Sends each event after `last`, or each from now on if that is `None`.
-pub(super) async fn watch(
-    name: String,
-    socket: PathBuf,
-    last: Option<u64>,
-    out: mpsc::Sender<Happened>,
-) {
-    let client = Client::at(socket);
+pub(super) async fn watch(target: Target, last: Option<u64>, out: mpsc::Sender<Happened>) {
+    let Target { name, client, is_found } = target;
     let mut watched = Watched {
         name,
         client,
+        is_found,
         last,
         is_stopped: false,
         silent_since: None,
@@ -64,6 +61,11 @@ impl Watched {
     async fn follow(&mut self) -> Result<()> {
         let status: VolumeStatus = self.client.get("/v1/status").await?;
         self.silent_since = None;
+        if self.is_found && self.name != status.name {
+            // It did not tell its name when it was found, or another volume has come to this socket.
+            tracing::info!(volume = status.name, socket = %self.client.socket().display(), "watching");
+            self.name.clone_from(&status.name);
+        }
         if std::mem::take(&mut self.is_unreachable) {
             self.tell("reachable", Severity::Notice, "The volume answers again.".into(), 0).await;
         }
