@@ -158,8 +158,9 @@ pub fn remove(name: &str, force: bool) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// Returns the path of the link that always points at a volume's block device.
-pub fn link_of(name: &str) -> PathBuf {
+/// Returns the path of the link that always points at a volume's block device, unless the volume's name
+/// cannot be that of a file.
+pub fn link_of(name: &str) -> Option<PathBuf> {
     link::path(name)
 }
 

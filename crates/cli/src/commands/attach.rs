@@ -54,9 +54,10 @@ pub(crate) fn attach(arguments: &AttachArgs) -> Result<()> {
         let status: VolumeStatus = client.get("/v1/status").await?;
         let mut out = std::io::stdout().lock();
         let own = device::link_of(&status.name);
-        match status.device {
-            Some(device) => writeln!(out, "{} is {device}", own.display())?,
-            None => writeln!(out, "{}", own.display())?,
+        match (own, status.device) {
+            (Some(own), Some(device)) => writeln!(out, "{} is {device}", own.display())?,
+            (Some(own), None) => writeln!(out, "{}", own.display())?,
+            (None, device) => writeln!(out, "{}", device.unwrap_or_default())?,
         }
         Ok(())
     })
