@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::io;
 
 use crate::leg::OpenLeg;
+use crate::leg::device::Device;
 
 /// Blocking access to the bytes of a leg.
 pub trait BlockingLeg: Debug {
@@ -43,5 +44,23 @@ impl BlockingLeg for OpenLeg {
 
     fn flush(&self) -> io::Result<()> {
         OpenLeg::flush(self)
+    }
+}
+
+impl BlockingLeg for Device {
+    fn size(&self) -> u64 {
+        Device::size(self)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        Device::read_at(self, offset, into)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        Device::write_at(self, offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Device::flush(self)
     }
 }

@@ -24,3 +24,4 @@ pub mod ring_message;
 pub mod signature;
 pub mod slots;
 pub mod tls;
+pub mod twin;

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use self::holders::{holder, mounted_elsewhere};
 use super::open::{FileOptions, OpenError, Purpose};
 use crate::memory::{Mapping, PAGE_BYTES, Span};
-use crate::probe::folder_of;
+use crate::probe::{Storage, folder_of};
 use crate::process::{is_dead, is_udev};
 
 /// Granularity of blocking I/O, in bytes.
@@ -239,6 +239,20 @@ impl Device {
             })?;
         }
         Ok(())
+    }
+
+    /// Reads like [`Device::read_at`], past what the page cache has of another path to the same storage.
+    pub fn read_fresh(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let all = std::num::NonZeroU64::new(into.len() as u64);
+        // A file system that does not know the advice has no cache to empty.
+        let _ = rustix::fs::fadvise(&self.descriptor, offset, all, rustix::fs::Advice::DontNeed);
+        self.read_at(offset, into)
+    }
+
+    /// Returns the place of its bytes, if the system tells.
+    pub fn storage(&self) -> Option<Storage> {
+        let file = std::fs::File::from(self.descriptor.try_clone().ok()?);
+        Storage::of(&file.metadata().ok()?)
     }
 
     /// Writes `bytes` to `offset`. Both must be multiples of [`Device::block`].
