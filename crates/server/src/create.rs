@@ -28,11 +28,13 @@ mod join;
 mod largest;
 mod prepare;
 mod spare;
+mod twins;
 
 pub use created::{Created, CreatedLeg};
 pub use error::CreateError;
 pub use join::{JoinOptions, prepare_join, superblock_of};
 pub use spare::{Share, Spare};
+pub use twins::{LegsInUse, check_configured};
 
 use candidate::Candidate;
 use created::created;
@@ -120,18 +122,24 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     let name = name(&options.name)?;
     let candidates = candidate::candidates(options)?;
     let layout = layout(size(options, &candidates)?, options.region_bytes)?;
-    candidate::check(&candidates, &layout)?;
-
     let files = FileOptions { direct: !options.cached, sparse: !options.reserve };
+    let none = LegsInUse::default();
+    candidate::check(&candidates, &layout)
+        .map_err(|error| twins::instead_of(error, &candidates, files, &none))?;
+
     let mut opened = Opened::default();
     for candidate in &candidates {
         let open = |purpose| OpenLeg::open(&candidate.spec, files, purpose);
         opened.open(candidate, &layout, open)?;
     }
     for (candidate, leg) in candidates.iter().zip(&opened.legs) {
+        twins::check_unused(&candidate.text, leg, &none)?;
+    }
+    for (candidate, leg) in candidates.iter().zip(&opened.legs) {
         candidate::check_opened(candidate, leg, &layout)?;
     }
     let block_bytes = block_bytes(options.block_bytes, &candidates, &opened.legs)?;
+    twins::check_apart(&candidates, &opened.legs)?;
     let zero_legs = opened.prepare(&candidates, &layout, options.zero)?;
     let mut descriptions = [LegDescription::default(); LEGS_MAX];
     for (description, leg) in descriptions.iter_mut().zip(&opened.legs) {

@@ -150,6 +150,7 @@ fn refused(error: CreateError) -> anyhow::Error {
         CreateError::InUse { .. }
         | CreateError::NotEmpty { .. }
         | CreateError::Same { .. }
+        | CreateError::OtherPath { .. }
         | CreateError::Adopt { .. }
         | CreateError::Spare { .. } => Kind::Refused,
         CreateError::LegCount(_)

@@ -178,7 +178,8 @@ impl Problem {
                 name(*image)
             ),
             Problem::SameLeg { image, other } => format!(
-                "{} and {}: the same leg twice (one is a copy of the other); leave one out",
+                "{} and {}: the same leg twice (two paths to one disk, or one is a copy of the other); \
+                 leave one out",
                 name(*image),
                 name(*other)
             ),

@@ -8,11 +8,12 @@ use hemi_engine::format::LayoutError;
 use hemi_engine::format::superblock::NameError;
 use hemi_engine::identifiers::LEGS_MAX;
 
-use super::{LEGS_MIN, Share};
+use super::{LEGS_MIN, Share, twins};
 use hemi_io::config::legs::LegSpecError;
 use hemi_io::leg::OpenError;
 use hemi_io::probe::{Content, ProbeError, Use};
 use hemi_io::signature;
+use hemi_io::twin::InUse;
 use hemi_units::Size;
 
 /// The reason why a volume was not created. Nothing has been changed, with two exceptions:
@@ -110,6 +111,14 @@ pub enum CreateError {
         second: PathBuf,
         /// The kind of storage: file or block device.
         what: &'static str,
+    },
+    /// The leg's storage is in use by another path, or seems to be.
+    #[error("{}", twins::describe(path, used))]
+    OtherPath {
+        /// The leg, or the member of a stripe.
+        path: String,
+        /// The storage in use.
+        used: InUse,
     },
     /// The leg is in use.
     #[error(

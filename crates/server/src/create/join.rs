@@ -7,9 +7,9 @@ use hemi_engine::format::{Id, Layout, Superblock};
 use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 
 use super::candidate::{self, Candidate, Member};
-use super::{CreateError, Opened, Share, prepare, random_id};
+use super::{CreateError, LegsInUse, Opened, Share, prepare, random_id, twins};
 use hemi_io::config::legs::LegConfig;
-use hemi_io::leg::{OpenLeg, Purpose};
+use hemi_io::leg::{FileOptions, OpenLeg, Purpose};
 use hemi_io::probe::Probe;
 use hemi_io::signature::Signature;
 
@@ -28,6 +28,8 @@ pub struct JoinOptions {
     pub spare: Option<Share>,
     /// The volume's id.
     pub volume: Id,
+    /// The legs that the volume uses.
+    pub in_use: LegsInUse,
     /// The volume's name, possibly empty.
     pub name: String,
 }
@@ -56,11 +58,14 @@ pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError>
         spare: options.spare,
     };
     let candidates = [candidate];
-    candidate::check(&candidates, layout)?;
+    let files = FileOptions { direct: config.direct, ..FileOptions::default() };
+    candidate::check(&candidates, layout)
+        .map_err(|error| twins::instead_of(error, &candidates, files, &options.in_use))?;
     let [candidate] = &candidates;
 
     let mut opened = Opened::default();
     opened.open(candidate, layout, |purpose| OpenLeg::configured(config, purpose))?;
+    twins::check_unused(&text, &opened.legs[0], &options.in_use)?;
     candidate::check_opened(candidate, &opened.legs[0], layout)?;
     let block = opened.legs[0].block();
     if block > options.block_bytes {
@@ -69,6 +74,7 @@ pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError>
             reason: format!("{text} has blocks of {block} bytes, more than the volume's"),
         });
     }
+    twins::check_apart(&candidates, &opened.legs)?;
     opened.prepare(&candidates, layout, false)?;
     let signature = Signature { name: options.name.clone(), volume: options.volume };
     let blanked = prepare::blank_metadata(&opened.legs[0], layout)

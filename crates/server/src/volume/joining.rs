@@ -11,7 +11,9 @@ use hemi_engine::status::LegState;
 
 use super::{on_a_thread, refusal};
 use crate::control::volume::{LegIdentity, Outcome, Refusal, RefusalKind, Snapshot};
-use crate::create::{CreateError, JoinOptions, Share, prepare_join, superblock_of};
+use crate::create::{
+    CreateError, JoinOptions, LegsInUse, Share, check_configured, prepare_join, superblock_of,
+};
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
 use crate::opening::is_path;
 use hemi_io::config::legs::{LegConfig, LegSpec};
@@ -109,10 +111,21 @@ fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result
         wipe,
         spare,
         volume: identity.id,
+        in_use: legs_in_use(snapshot),
         name: identity.name.clone(),
     };
     let (opened, id) = prepare_join(&options).map_err(unprepared)?;
     Ok((leg, opened, id))
+}
+
+/// Returns the legs that the volume uses.
+fn legs_in_use(snapshot: &Snapshot) -> LegsInUse {
+    let is_used = |leg: &&LegIdentity| {
+        matches!(state(snapshot, leg.leg), LegState::Healthy | LegState::Lagging | LegState::Frozen)
+    };
+    let remote = |leg: &LegIdentity| leg.path.parse().ok().filter(LegSpec::is_remote);
+    let slots = snapshot.legs.iter().filter(is_used).map(|leg| (leg.leg, remote(leg))).collect();
+    LegsInUse { volume: Some(snapshot.identity.id), slots }
 }
 
 fn state(snapshot: &Snapshot, leg: u8) -> LegState {
@@ -193,6 +206,7 @@ fn own_slot(snapshot: &Snapshot, config: &LegConfig, wipe: bool) -> Result<LegIn
     match state(snapshot, leg) {
         LegState::Empty | LegState::Out | LegState::Gone => slot(leg),
         LegState::Healthy | LegState::Lagging | LegState::Frozen => {
+            check_configured(config, &legs_in_use(snapshot)).map_err(unprepared)?;
             let what = format!("slot {leg}, which {label} had, holds another leg");
             let way_out = "hemi leg add --wipe puts it into a free slot.";
             Err(Refusal::new(RefusalKind::Conflict, what, way_out))
@@ -220,7 +234,9 @@ fn unprepared(error: CreateError) -> Refusal {
             let way_out = "Add --wipe if that may be destroyed.";
             return Refusal::new(RefusalKind::Unsafe, what, way_out);
         }
-        CreateError::InUse { .. } | CreateError::Same { .. } => (RefusalKind::Unsafe, ""),
+        CreateError::InUse { .. } | CreateError::Same { .. } | CreateError::OtherPath { .. } => {
+            (RefusalKind::Unsafe, "")
+        }
         CreateError::TooSmall { .. } | CreateError::BlockBytes { .. } => {
             (RefusalKind::Conflict, "Use another drive.")
         }

@@ -40,6 +40,14 @@ impl Loop {
     }
 }
 
+impl Loop {
+    /// Returns another loop device over the same file.
+    fn second(&self) -> Loop {
+        let path = self.file.display().to_string();
+        Loop { device: run("losetup", &["--find", "--show", &path]), file: self.file.clone() }
+    }
+}
+
 impl Drop for Loop {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["--detach", &self.device]).output();
@@ -227,6 +235,49 @@ fn the_same_device_twice_and_a_small_one_are_refused() {
     let other = folder.path().join("b").display().to_string();
     let large = CreateOptions { size: (79 * MIB).into(), ..options(&[&device.device, &other]) };
     refused(&large, &["has 83886080 bytes", "needs 84934656", "1048576 bytes more"]);
+}
+
+#[test]
+fn two_paths_to_one_disk_are_refused_and_leave_it_as_it_was() {
+    let Some(folder) = root() else { return };
+    let one = Loop::new(folder.path(), "a", &[]);
+    let two = one.second();
+    let both = [one.device.as_str(), two.device.as_str()];
+    let same = "are the same storage by two paths";
+    refused(&options(&both), &[&one.device, &two.device, same]);
+    let stripe = format!("stripe:{},{}", one.device, two.device);
+    let other = folder.path().join("b").display().to_string();
+    refused(&options(&[&stripe, &other]), &[&one.device, &two.device, same]);
+    let file = File::options().write(true).open(&one.file).expect("the file is there");
+    file.write_all_at(b"data", 4096).expect("it can be written");
+    file.sync_all().expect("it can be synced");
+    let before = fs::read(&one.file).expect("it can be read");
+    refused(&wiping(&both), &[&one.device, &two.device, same]);
+    assert!(fs::read(&one.file).expect("it can be read") == before, "something was changed");
+
+    // A leg that another process has locked.
+    drop((file, two));
+    create(&wiping(&[&one.device, &other])).unwrap_or_else(|error| panic!("{error}"));
+    let mut user = Command::new("flock")
+        .args(["--exclusive", &one.device, "sh", "-c", "echo locked; read end"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("flock is there");
+    user.stdout.as_mut().expect("it is piped").read_exact(&mut [0; 7]).expect("it is locked");
+    let two = one.second();
+    let new = folder.path().join("c").display().to_string();
+    let legs = [two.device.as_str(), new.as_str()];
+    for options in [options(&legs), wiping(&[&two.device])] {
+        let options = CreateOptions { legs: legs.map(Into::into).to_vec(), ..options };
+        refused(&options, &[&two.device, &format!("is another path to {}", one.device)]);
+    }
+    drop(user.stdin.take());
+    user.wait().expect("it ends");
+    let report = inspect(&one.device).expect("it can be read");
+    assert!(report.superblock.is_some(), "the leg is as it was");
+    create(&CreateOptions { legs: legs.map(Into::into).to_vec(), ..wiping(&[&two.device]) })
+        .unwrap_or_else(|error| panic!("nobody uses it any more: {error}"));
 }
 
 /// A mount namespace that is copied while a device is mounted keeps the mount, as a container's

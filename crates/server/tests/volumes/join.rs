@@ -7,7 +7,7 @@ use std::path::Path;
 use hemi_engine::format::Layout;
 use hemi_io::config::legs::{LegConfig, LegSpec};
 use hemi_server::create::{
-    CreateError, CreateOptions, JoinOptions, create, prepare_join, superblock_of,
+    CreateError, CreateOptions, JoinOptions, LegsInUse, create, prepare_join, superblock_of,
 };
 
 const SIZE: u64 = 64 << 20;
@@ -15,7 +15,8 @@ const SIZE: u64 = 64 << 20;
 fn options(path: &Path, wipe: bool) -> JoinOptions {
     let layout = Layout::new(SIZE, 1 << 20).expect("the sizes are possible");
     let (volume, name) = ([7; 16], "db".to_owned());
-    JoinOptions { config: config(path), layout, block_bytes: 512, wipe, spare: None, volume, name }
+    let (config, in_use) = (config(path), LegsInUse::default());
+    JoinOptions { config, layout, block_bytes: 512, wipe, spare: None, volume, in_use, name }
 }
 
 fn config(path: &Path) -> LegConfig {
