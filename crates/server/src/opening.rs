@@ -19,7 +19,7 @@ use crate::control::waiting::WaitingRoom;
 use crate::ledger::{LedgerStatus, Ledgers};
 use crate::quarantine;
 use crate::serve::ServeError;
-use candidate::{Candidate, State};
+use candidate::{Candidate, State, Unfit};
 use give_up::{NotGivenUp, give_up_missing, lacks_legs_only};
 use hemi_io::config::legs::{LegConfig, LegSpec};
 use hemi_io::leg::OpenLeg;
@@ -28,6 +28,7 @@ use search::Search;
 
 mod candidate;
 mod give_up;
+mod passed_over;
 mod search;
 
 pub use give_up::GivenUp;
@@ -135,12 +136,29 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
             continue;
         }
         let refusal = match assess(&candidates, &mut ledgers, &options)? {
-            Ok(opening) => break opening,
+            Ok(opening) => {
+                passed_over::check(&opening, &mut candidates)?;
+                if passed_over::set_aside_short(&opening, &mut candidates) {
+                    continue;
+                }
+                break opening;
+            }
             Err(refusal) => refusal,
         };
+        if let Some(error) = passed_over::needed(&mut candidates) {
+            return Err(error);
+        }
         if let Some(search) = &mut search
             && search.drop_strangers(&refusal, &mut candidates)
         {
+            continue;
+        }
+        let text = || refused(&refusal, &candidates, &ledgers, search.as_ref()).to_string();
+        let set_aside = passed_over::set_aside(&refusal, &candidates, text);
+        if !set_aside.is_empty() {
+            for (index, unfit) in set_aside {
+                candidates[index].state = State::Unfit(unfit);
+            }
             continue;
         }
         let waits = waits_for_legs(&refusal, &candidates, search.is_some());
@@ -185,6 +203,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
         opening = assess(&candidates, &mut ledgers, &options)?
             .map_err(|refusal| refused(&refusal, &candidates, &ledgers, search.as_ref()))?;
     }
+    passed_over::tell(&opening, &candidates);
     for absence in absences(&candidates) {
         tracing::warn!(absence, "the volume is served without a leg that is out");
     }
@@ -192,7 +211,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
     let configs = candidates.iter().map(|candidate| candidate.config.clone()).collect();
     let opened = candidates.into_iter().filter_map(|candidate| match candidate.state {
         State::Present { leg, .. } => Some(leg),
-        State::Absent(_) => None,
+        State::Absent(_) | State::Unfit(_) => None,
     });
     let legs = opening.slots.iter().copied().zip(opened).collect();
     let (ledger, ledger_status) = ledgers.keep(&opening, options.settle)?;
@@ -243,14 +262,14 @@ fn assess(
 fn present(candidates: &[Candidate]) -> impl Iterator<Item = (&LegConfig, &OpenLeg, &[u8])> {
     candidates.iter().filter_map(|candidate| match &candidate.state {
         State::Present { leg, metadata } => Some((&candidate.config, leg, &metadata[..])),
-        State::Absent(_) => None,
+        State::Absent(_) | State::Unfit(_) => None,
     })
 }
 
 /// Returns the reason for each leg's absence.
 fn absences(candidates: &[Candidate]) -> Vec<String> {
     let absent = candidates.iter().filter_map(|candidate| match &candidate.state {
-        State::Present { .. } => None,
+        State::Present { .. } | State::Unfit(_) => None,
         State::Absent(reason) => {
             Some(format!("leg {} is absent: {reason}", candidate.config.label()))
         }
@@ -286,8 +305,14 @@ fn refused(
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     lines.insert(0, refusal.describe(&labels));
     lines.extend(otherwise_named(refusal, candidates));
-    lines.extend(overwritten(refusal, candidates));
+    lines.extend(no_legs(refusal, candidates));
     lines.extend(looked_for(refusal, candidates, ledgers));
+    lines.extend(candidates.iter().filter_map(|candidate| match &candidate.state {
+        State::Unfit(Unfit { why, .. }) => {
+            Some(format!("leg {} is out and cannot be used: {why}", candidate.config.label()))
+        }
+        _ => None,
+    }));
     lines.extend(search.into_iter().flat_map(Search::doubts));
     ServeError::Refused(lines.join("\n"))
 }
@@ -336,9 +361,9 @@ fn otherwise_named(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
         .collect()
 }
 
-/// Names legs whose recorded path now leads to something that is no leg: their superblocks were overwritten,
-/// or another disk has taken their path.
-fn overwritten(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
+/// Names what is no leg by the leg that was at its path before, whose superblock was overwritten or whose place
+/// another disk has taken, and says how it becomes one.
+fn no_legs(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
     let legs: Vec<_> = present(candidates).collect();
     let superblocks: Vec<_> =
         legs.iter().filter_map(|(_, _, metadata)| recovery::newest_of(metadata).ok()).collect();
@@ -346,16 +371,20 @@ fn overwritten(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
     for problem in &refusal.problems {
         let Problem::NotALeg { image, .. } = problem else { continue };
         let Some((config, leg, _)) = legs.get(*image) else { continue };
-        let path = leg.describe();
+        let (label, path) = (config.label(), leg.describe());
         let known = superblocks.iter().find_map(|superblock| {
             let mut legs = superblock.descriptions.iter().zip(0..);
             legs.find(|(last, _)| !last.is_empty() && last.path() == path.path())
         });
         if let Some((last, slot)) = known {
             lines.push(format!(
-                "{}: leg {slot} of the volume was here ({last}); its superblock was overwritten, \
-                 or the path leads to another disk now",
-                config.label()
+                "{label}: leg {slot} of the volume was here ({last}); its superblock was overwritten, \
+                 or the path leads to another disk now. If that leg is lost, let another decide with \
+                 'hemi promote LEG', and then fill this one with 'hemi leg replace {slot} {label}'"
+            ));
+        } else if !superblocks.is_empty() && other_spec(&config.path).is_none() {
+            lines.push(format!(
+                "{label}: it becomes a new leg with 'hemi leg add {label}' once the volume is served"
             ));
         }
     }
@@ -380,7 +409,7 @@ fn identities(opening: &Opening, candidates: &[Candidate]) -> Vec<LegIdentity> {
         if !is_member || opening.slots.contains(&slot) || last.is_empty() {
             continue;
         }
-        let absent = candidates.iter().filter(|one| one.is_absent() && one.wanted.is_none());
+        let absent = candidates.iter().filter(|one| !one.is_present() && one.wanted.is_none());
         let same = |config: &&LegConfig| is_path(config, Path::new(last.path()));
         identities.push(match absent.map(|one| &one.config).find(same) {
             Some(config) => named(slot, config),

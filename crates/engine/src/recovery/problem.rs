@@ -168,11 +168,9 @@ impl Problem {
         let name = |image: usize| names.get(image).copied().unwrap_or("?");
         match self {
             Problem::NoLegs => "no leg was named".into(),
-            Problem::NotALeg { image, error } => format!(
-                "{}: {error}; name the volume's legs only, or add it as a new leg with \
-                 'hemi leg add'",
-                name(*image)
-            ),
+            Problem::NotALeg { image, error } => {
+                format!("{}: {error}; name the volume's legs only", name(*image))
+            }
             Problem::ForeignVolume { image, name: other, expected } => format!(
                 "{}: belongs to volume {other:?}, not to {expected:?}; leave it out",
                 name(*image)

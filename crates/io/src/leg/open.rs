@@ -214,8 +214,18 @@ impl OpenError {
         match self {
             OpenError::Missing { .. } | OpenError::StillWritten { .. } => true,
             OpenError::Io { source, .. } => {
-                let gone = [Errno::NXIO, Errno::NODEV, Errno::NOMEDIUM, Errno::IO, Errno::REMOTEIO];
-                gone.iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
+                const GONE: [Errno; 8] = [
+                    Errno::NXIO,
+                    Errno::NODEV,
+                    Errno::NOMEDIUM,
+                    Errno::IO,
+                    Errno::REMOTEIO,
+                    // The server behind a mounted file system is gone.
+                    Errno::NOTCONN,
+                    Errno::STALE,
+                    Errno::TIMEDOUT,
+                ];
+                GONE.iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
             }
             OpenError::Nbd { source, .. } => source.is_absence(),
             _ => false,

@@ -17,7 +17,7 @@ const SYS_SECTOR: u64 = 512;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
     identity: Identity,
-    /// What holds its bytes: the disk of a partition, the file of a loop device, or itself.
+    /// The holder of its bytes: the disk of a partition, the file of a loop device, or itself.
     root: Identity,
     /// The byte of `root` at which it begins.
     start: u64,

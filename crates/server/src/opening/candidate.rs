@@ -21,13 +21,25 @@ pub(super) enum State {
     Present { leg: OpenLeg, metadata: Vec<u8> },
     /// The leg is absent, for this reason in words.
     Absent(String),
+    /// Something is there that is not the leg, or that cannot be opened.
+    Unfit(Unfit),
+}
+
+/// What is at the path of a leg and cannot be used.
+pub(super) struct Unfit {
+    /// The reason in words.
+    pub(super) why: String,
+    /// The error of a start that needs the leg.
+    pub(super) error: ServeError,
+    /// True if it may open at another attempt.
+    pub(super) passes: bool,
 }
 
 impl Candidate {
-    /// Opens a leg, or finds that it is absent.
+    /// Opens a leg, or finds that it is absent or cannot be opened.
     ///
     /// # Errors
-    /// Fails if the leg is present but cannot be opened.
+    /// Fails if another hemi has the leg.
     pub(super) fn new(config: LegConfig, wanted: Option<String>) -> Result<Candidate, ServeError> {
         let state = reach(&config, wanted.as_deref())?;
         Ok(Candidate { config, wanted, state })
@@ -38,12 +50,12 @@ impl Candidate {
         Candidate { config, wanted: Some(wanted), state: State::Absent(reason.to_owned()) }
     }
 
-    /// Tries an absent leg again.
+    /// Tries a leg again that is absent or could not be opened.
     ///
     /// # Errors
     /// As for [`Candidate::new`].
     pub(super) fn try_again(&mut self) -> Result<(), ServeError> {
-        if self.is_absent() {
+        if matches!(self.state, State::Absent(_) | State::Unfit(Unfit { passes: true, .. })) {
             self.state = reach(&self.config, self.wanted.as_deref())?;
         }
         Ok(())
@@ -63,16 +75,36 @@ impl Candidate {
         matches!(self.state, State::Absent(_))
     }
 
+    pub(super) fn is_present(&self) -> bool {
+        matches!(self.state, State::Present { .. })
+    }
+
+    /// Returns the bytes before its data area, if it is present.
+    pub(super) fn metadata(&self) -> Option<&[u8]> {
+        match &self.state {
+            State::Present { metadata, .. } => Some(metadata),
+            State::Absent(_) | State::Unfit(_) => None,
+        }
+    }
+
     /// Returns the id of the leg, if it is present.
     pub(super) fn id(&self) -> Option<String> {
-        match &self.state {
-            State::Present { metadata, .. } => id_of(metadata),
-            State::Absent(_) => None,
+        self.metadata().and_then(id_of)
+    }
+
+    /// Takes the error of one that cannot be used.
+    pub(super) fn take_error(&mut self) -> Option<ServeError> {
+        match std::mem::replace(&mut self.state, State::Absent("it cannot be used".into())) {
+            State::Unfit(Unfit { error, .. }) => Some(error),
+            other => {
+                self.state = other;
+                None
+            }
         }
     }
 }
 
-/// Opens, locks and reads a leg, or finds that it is absent.
+/// Opens, locks and reads a leg, or finds that it is absent or cannot be opened.
 fn reach(config: &LegConfig, wanted: Option<&str>) -> Result<State, ServeError> {
     let leg = match OpenLeg::configured(config, Purpose::Serve) {
         Ok(leg) => leg,
@@ -81,7 +113,15 @@ fn reach(config: &LegConfig, wanted: Option<&str>) -> Result<State, ServeError> 
             return Ok(State::Absent(source.to_string()));
         }
         Err(error) if error.is_absence() => return Ok(State::Absent(error.to_string())),
-        Err(source) => return Err(ServeError::Open { leg: config.label(), source }),
+        // It may hold another history of the volume, which nobody can look at.
+        Err(source @ OpenError::InUse { .. }) => {
+            return Err(ServeError::Open { leg: config.label(), source });
+        }
+        Err(source) => {
+            let why = source.to_string();
+            let error = ServeError::Open { leg: config.label(), source };
+            return Ok(State::Unfit(Unfit { why, error, passes: true }));
+        }
     };
     if leg.size() == 0 {
         return Ok(State::Absent("it has a size of 0 bytes: the drive is not ready".into()));

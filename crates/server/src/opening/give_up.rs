@@ -56,7 +56,7 @@ pub(super) fn give_up_missing(
     candidates: &mut [Candidate],
     place: &Place,
 ) -> Result<GivenUp, NotGivenUp> {
-    let mut present = candidates.iter_mut().filter(|candidate| !candidate.is_absent());
+    let mut present = candidates.iter_mut().filter(|candidate| candidate.is_present());
     let (Some(candidate), None) = (present.next(), present.next()) else {
         return unfit(
             "several legs are there, and one of them has to be named to decide alone (hemi promote)",
@@ -67,7 +67,7 @@ pub(super) fn give_up_missing(
         State::Present { leg, metadata } => {
             promote(refusal, &candidate.config.path, leg, &metadata, place)
         }
-        State::Absent(_) => unreachable!("only legs that are present were looked through"),
+        _ => unreachable!("only legs that are present were looked through"),
     };
     candidate.try_again().map_err(NotGivenUp::Failed)?;
     outcome

@@ -61,7 +61,7 @@ impl<'a> Search<'a> {
         if !std::mem::take(&mut self.is_new) {
             return Ok(Ok(()));
         }
-        candidates.retain(|one| one.wanted.is_none() || !one.is_absent());
+        candidates.retain(|one| one.wanted.is_none() || one.is_present());
         let present: Vec<String> = candidates.iter().filter_map(Candidate::id).collect();
         let is_new = |id: &String| !present.contains(id) && !self.dropped.contains(id);
         for leg in chosen.found.iter().filter(|leg| is_new(&leg.id)) {
@@ -95,7 +95,7 @@ impl<'a> Search<'a> {
                 |problem| matches!(problem, Problem::Stranger { image, .. } if *image == index),
             )
         };
-        let present = candidates.iter().filter(|candidate| !candidate.is_absent());
+        let present = candidates.iter().filter(|candidate| candidate.is_present());
         let (strangers, others): (Vec<_>, Vec<_>) = present
             .enumerate()
             .partition(|(index, one)| one.wanted.is_some() && is_stranger(*index));

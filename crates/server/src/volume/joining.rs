@@ -181,16 +181,26 @@ fn vacant_slot(snapshot: &Snapshot, leg: u8) -> Result<LegIndex, Refusal> {
 fn own_slot(snapshot: &Snapshot, config: &LegConfig, wipe: bool) -> Result<LegIndex, Refusal> {
     let label = config.label();
     let found = superblock_of(config).map_err(unprepared)?;
+    // A disk in the place of a leg that is out has that leg's slot.
+    let mut out = snapshot.legs.iter().filter(|known| {
+        matches!(state(snapshot, known.leg), LegState::Out | LegState::Gone)
+            && is_place(config, &known.path)
+    });
+    let command = match out.next() {
+        Some(LegIdentity { leg, .. }) => format!("hemi leg replace {leg} {label}"),
+        None => format!("hemi leg add {label}"),
+    };
     let Some(superblock) = found else {
         let what = other_spec(&config.path);
         let what = what.unwrap_or_else(|| format!("{label} is not a leg of any volume"));
-        let way_out = "hemi leg add makes a new leg of it (--wipe destroys what it holds).";
+        let way_out = format!("{command} makes a leg of it (--wipe destroys what it holds).");
         return Err(Refusal::new(RefusalKind::BadRequest, what, way_out));
     };
     if superblock.volume_id != snapshot.identity.id {
         let what = format!("{label} is a leg of another volume, {:?}", superblock.name.as_str());
-        let way_out = "hemi leg add --wipe makes a leg of this volume of it, if that one is not \
-                       needed any more.";
+        let way_out = format!(
+            "{command} --wipe makes a leg of this volume of it, if that one is not needed any more."
+        );
         return Err(Refusal::new(RefusalKind::Unsafe, what, way_out));
     }
     check_history(snapshot, &label, &superblock)?;
