@@ -25,7 +25,7 @@ pub(super) enum State {
     Unfit(Unfit),
 }
 
-/// What is at the path of a leg and cannot be used.
+/// A thing at the path of a leg that cannot be used as that leg.
 pub(super) struct Unfit {
     /// The reason in words.
     pub(super) why: String,
