@@ -188,7 +188,9 @@ pub fn in_use(medium: &Medium<'_>, users: &impl Users) -> io::Result<Option<InUs
             suspects.into_iter().find_map(|(source, place)| match source.read(place, STAMP_BYTES) {
                 Ok(bytes) => (bytes == stamp).then(|| source.in_use(None)),
                 Err(why) => {
-                    doubt.get_or_insert_with(|| source.in_use(Some(why)));
+                    if source.may_be(medium.storage.as_ref()) {
+                        doubt.get_or_insert_with(|| source.in_use(Some(why)));
+                    }
                     None
                 }
             })
@@ -201,14 +203,13 @@ pub fn in_use(medium: &Medium<'_>, users: &impl Users) -> io::Result<Option<InUs
         && let Some(own) = &medium.storage
     {
         for other in others.into_iter().filter(|other| !users.pass_over(other.process, None)) {
-            match is_equal(medium, own, &other)? {
-                Ok(false) => {}
-                Ok(true) => {
-                    let why = "all that was compared is equal on both";
-                    return Ok(Some(Source::Locked(other).in_use(Some(why.into()))));
-                }
-                Err(why) => {
-                    doubt.get_or_insert_with(|| Source::Locked(other).in_use(Some(why)));
+            match likeness(medium, own, &other)? {
+                None => {}
+                Some(why) => {
+                    let source = Source::Locked(other);
+                    if source.may_be(Some(own)) {
+                        doubt.get_or_insert_with(|| source.in_use(Some(why)));
+                    }
                 }
             }
         }
@@ -290,6 +291,17 @@ impl Source {
         }
     }
 
+    /// Returns true if it may be the storage of a medium, though it cannot be read. A process may have let go
+    /// of it meanwhile.
+    fn may_be(&self, own: Option<&Storage>) -> bool {
+        match self {
+            Source::Locked(locked) => {
+                locked.is_held() && own.is_none_or(|own| !own.is_unlike(&locked.storage))
+            }
+            Source::Remote(_) => true,
+        }
+    }
+
     /// Reads what is on it now, within [`READ_WITHIN`].
     fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, String> {
         match self {
@@ -331,13 +343,9 @@ fn read_soon(path: PathBuf, at: u64, length: usize) -> Result<Vec<u8>, String> {
         .unwrap_or_else(|_| Err(format!("it did not answer within {} s", READ_WITHIN.as_secs())))
 }
 
-/// Returns true if storage in use has the medium's bytes at both ends, where the system gives reason to
-/// compare them. `Err` is the reason why they could not be compared.
-fn is_equal(
-    medium: &Medium<'_>,
-    own: &Storage,
-    other: &Locked,
-) -> io::Result<Result<bool, String>> {
+/// Compares the medium with storage in use at both ends, where the system gives reason to. Returns the reason
+/// why they may be the same.
+fn likeness(medium: &Medium<'_>, own: &Storage, other: &Locked) -> io::Result<Option<String>> {
     let size = medium.size();
     let ends = [0..COMPARED_BYTES.min(size), size.saturating_sub(COMPARED_BYTES)..size];
     let place = |at: u64| {
@@ -350,14 +358,14 @@ fn is_equal(
         let read = || read_soon(other.door.clone(), place, length);
         let before = match read() {
             Ok(bytes) => bytes,
-            Err(why) => return Ok(Err(why)),
+            Err(why) => return Ok(Some(why)),
         };
         let bytes = medium.read(start, length)?;
         // Only bytes that nobody writes meanwhile can show a difference.
         if bytes != before && read().is_ok_and(|after| after == before) {
-            return Ok(Ok(false));
+            return Ok(None);
         }
         compared = true;
     }
-    Ok(Ok(compared))
+    Ok(compared.then(|| "all that was compared is equal on both".to_owned()))
 }

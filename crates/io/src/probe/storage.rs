@@ -83,6 +83,20 @@ impl Storage {
         (self.root == other.root && place < other.size).then_some(place)
     }
 
+    /// Returns true if it is hardly the same as `other`: another file of one file system, or a disk that calls
+    /// itself otherwise.
+    pub fn is_unlike(&self, other: &Storage) -> bool {
+        match (self.root, other.root) {
+            (Identity::File(one, own), Identity::File(another, other)) if one == another => {
+                own != other
+            }
+            _ => {
+                let both_named = !self.names.is_empty() && !other.names.is_empty();
+                both_named && !self.names.iter().any(|name| other.names.contains(name))
+            }
+        }
+    }
+
     /// Returns true if the disks' own names and the places on them suggest that both are one. Partitions
     /// share those names, and cheap bridges make them up.
     pub fn resembles(&self, other: &Storage) -> bool {
@@ -122,6 +136,13 @@ pub struct Locked {
     pub storage: Storage,
     /// The link in /proc by which it can be opened, whatever its path leads to by now.
     pub door: PathBuf,
+}
+
+impl Locked {
+    /// Returns true if the process still has it locked.
+    pub fn is_held(&self) -> bool {
+        locked_by(self.process).iter().any(|held| held.storage.is(&self.storage))
+    }
 }
 
 /// Returns the files and block devices that programs of this machine have locked (flock), as far as this
@@ -175,6 +196,9 @@ mod tests {
         assert_eq!(found.process, std::process::id());
         let storage = Storage::of(&file.metadata().expect("it is open")).expect("it is a file");
         assert!(found.storage.is(&storage) && found.storage.size() == 8192);
+        assert!(found.is_held());
+        drop(file);
+        assert!(!found.is_held(), "it is closed");
         assert_eq!(holder("1: -> FLOCK  ADVISORY  WRITE 7 fe:00:1 0 EOF"), None, "it waits");
         assert_eq!(holder("1: OFDLCK ADVISORY  READ  7 fe:00:1 0 EOF"), None);
     }
@@ -184,7 +208,7 @@ mod tests {
         let file = Identity::File(1, 2);
         let of = |identity, start, size| Storage {
             identity,
-            root: file,
+            root: if matches!(identity, Identity::File(..)) { identity } else { file },
             start,
             size,
             names: vec!["naa.5".into()],
@@ -197,5 +221,12 @@ mod tests {
         let other = Storage { root: Identity::Block(8), ..part.clone() };
         assert_eq!(part.place_in(&other, 5), None);
         assert!(part.resembles(&other) && !part.resembles(&whole), "the place counts, too");
+        assert!(!part.is_unlike(&other) && !part.is_unlike(&whole));
+        let renamed = Storage { names: vec!["naa.6".into()], ..other.clone() };
+        assert!(part.is_unlike(&renamed), "it calls itself otherwise");
+        assert!(!part.is_unlike(&Storage { names: Vec::new(), ..other }), "it does not say");
+        assert!(whole.is_unlike(&of(Identity::File(1, 3), 0, 100)), "another file");
+        let elsewhere = Storage { root: Identity::File(2, 2), names: Vec::new(), ..whole.clone() };
+        assert!(!whole.is_unlike(&elsewhere), "another mount may show the same");
     }
 }
