@@ -265,6 +265,51 @@ def test_a_promotion_asks_the_ledger_and_ends_it(sandbox: Sandbox) -> None:
     journal.disconnect()
 
 
+def test_a_promotion_goes_by_the_configuration(sandbox: Sandbox) -> None:
+    """The refusal of a start names a command that knows the ledger and the leg's options."""
+    volume, directory, journal = killed(sandbox)
+    journal.disconnect()
+    frozen, other = volume.legs
+    away = sandbox.path("away")
+    Path(other).rename(away)
+    config = sandbox.path("db.toml")
+    # A volume without a name is called by the beginning of its id.
+    name = ledger_in(directory).name[:8]
+    text = f"""
+volume = "{name}"
+ledger = "{directory}"
+legs = [{{ path = "{frozen}", name = "ssd" }}, {{ path = "{other}", name = "hdd" }}]
+exports = [{{ nbd = "unix:{volume.socket}" }}]
+control = "{volume.control}"
+"""
+    config.write_text(text)
+    refused = hemi_fails("serve", config, says=("leg hdd is absent", "is missing"))
+    command = f"hemi promote {config} ssd"
+    assert f"'{command}' says what would be lost" in refused, refused
+    assert "hemi create" not in refused, "the volume exists"
+    assert not any("promote" in line and "--accept-loss'" in line for line in refused.splitlines())
+
+    told = hemi_fails(*command.split()[1:], says=("nothing was changed",))
+    assert "by the ledger" in told and "The ledger is missing" not in told, told
+    by_path = hemi_fails("promote", config, frozen, says=("by the ledger",))
+    assert by_path == told
+    hemi_fails("promote", config, "ssb", says=("no leg of", "ssd, hdd"))
+    hemi_fails("promote", config, says=("no leg is named", f"hemi promote {config} LEG"))
+    config.write_text(text.replace(name, "other"))
+    says = (f'volume "{name}", not to "other"',)
+    hemi_fails("promote", config, "ssd", "--accept-loss", says=says)
+    assert ledger_in(directory).exists(), "nothing was changed"
+    config.write_text(text)
+    hemi("promote", config, "ssd", "--accept-loss")
+    assert not list(directory.iterdir())
+
+    # Without a configuration file the command says what it needs.
+    Path(frozen).rename(sandbox.path("gone"))
+    away.rename(other)
+    alone = ("serve", "--leg", other, "--ledger", directory, "--control", volume.control)
+    hemi_fails(*alone, says=(f"hemi promote {other} --ledger {directory}",))
+
+
 def test_the_ledger_names_all_that_a_promoted_leg_lacks(sandbox: Sandbox) -> None:
     """Checks that the ledger, not the other leg's pages, names everything that this leg lacks."""
     volume, directory, journal = killed(sandbox)

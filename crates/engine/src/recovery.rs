@@ -16,7 +16,7 @@ mod trace;
 
 pub use growth::{Growth, GrowthError, LegWrite, grow, largest};
 pub use ledger::{LedgerState, Outlived};
-pub use problem::{Problem, Refusal};
+pub use problem::{PROMOTE, Problem, Refusal};
 pub use promotion::{LedgerWord, Promotion, promote, promote_outlived, promote_short_pages};
 
 use alloc::vec;

@@ -127,6 +127,7 @@ pub fn grow(config: &Config, to: GrowTo) -> Result<Grown, GrowError> {
         settle: true,
         accept_loss: false,
         settled: true,
+        file: config.file.as_deref(),
     };
     let opened = opening::open(&config.legs, options)?;
     crate::serve::check(config, &opened)?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hemi_engine::format::{Ledger, Membership, Superblock};
 use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
-use hemi_engine::recovery::{self, LegImage, Opening, Outlived, Problem, Refusal};
+use hemi_engine::recovery::{self, LegImage, Opening, Outlived, PROMOTE, Problem, Refusal};
 
 use crate::config::place::Place;
 use crate::config::scan::ScanConfig;
@@ -102,6 +102,8 @@ pub struct OpenOptions<'a> {
     pub settle: bool,
     /// True if the operator accepts the loss of what only a missing or damaged ledger could tell.
     pub accept_loss: bool,
+    /// The configuration file, for the command in a refusal.
+    pub file: Option<&'a Path>,
     /// True if the previous server has seen all its writes end, so that remote legs need no quarantine.
     pub settled: bool,
     /// The place that says what the start waits for.
@@ -153,7 +155,8 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
         {
             continue;
         }
-        let text = || refused(&refusal, &candidates, &ledgers, search.as_ref()).to_string();
+        let text =
+            || refused(&refusal, &candidates, &ledgers, search.as_ref(), &options).to_string();
         let set_aside = passed_over::set_aside(&refusal, &candidates, text);
         if !set_aside.is_empty() {
             for (index, unfit) in set_aside {
@@ -191,7 +194,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
                 Err(NotGivenUp::Unfit(reason)) => why_not = Some(reason),
             }
         }
-        let mut text = refused(&refusal, &candidates, &ledgers, search.as_ref());
+        let mut text = refused(&refusal, &candidates, &ledgers, search.as_ref(), &options);
         if let (Some(reason), ServeError::Refused(text)) = (why_not, &mut text) {
             text.push_str(&format!("\nstart_degraded gives up nothing here: {reason}"));
         }
@@ -200,8 +203,9 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
     let late = !opening.clean && !options.settled;
     if late && quarantine::wait_out(present(&candidates).map(|(_, leg, _)| leg)) {
         candidates.iter_mut().for_each(Candidate::read_again);
-        opening = assess(&candidates, &mut ledgers, &options)?
-            .map_err(|refusal| refused(&refusal, &candidates, &ledgers, search.as_ref()))?;
+        opening = assess(&candidates, &mut ledgers, &options)?.map_err(|refusal| {
+            refused(&refusal, &candidates, &ledgers, search.as_ref(), &options)
+        })?;
     }
     passed_over::tell(&opening, &candidates);
     for absence in absences(&candidates) {
@@ -293,12 +297,14 @@ fn refused(
     candidates: &[Candidate],
     ledgers: &Ledgers<'_>,
     search: Option<&Search<'_>>,
+    options: &OpenOptions<'_>,
 ) -> ServeError {
     if let Some(search) = search.filter(|_| candidates.is_empty()) {
         return ServeError::Absent(search.nothing_found());
     }
     let mut lines = absences(candidates);
     if !candidates.is_empty() && lines.len() == candidates.len() {
+        lines.push("Check the paths, or create the volume with hemi create.".into());
         return ServeError::Absent(lines.join("\n"));
     }
     let labels: Vec<String> = present(candidates).map(|(config, ..)| config.label()).collect();
@@ -314,7 +320,40 @@ fn refused(
         _ => None,
     }));
     lines.extend(search.into_iter().flat_map(Search::doubts));
-    ServeError::Refused(lines.join("\n"))
+    let text = lines.join("\n");
+    if !text.contains(PROMOTE) {
+        return ServeError::Refused(text);
+    }
+    let legs: Vec<&LegConfig> = present(candidates).map(|(config, ..)| config).collect();
+    let command = promote_command(&legs, options);
+    ServeError::Refused(format!(
+        "{}\n'{command}' says what would be lost, and changes nothing without --accept-loss",
+        text.replace(PROMOTE, &command)
+    ))
+}
+
+/// Returns the command that lets one of these legs decide.
+fn promote_command(legs: &[&LegConfig], options: &OpenOptions<'_>) -> String {
+    let quoted = |text: &str| match text.contains(|letter: char| " '\"\\$&;()*?`".contains(letter))
+    {
+        true => format!("'{}'", text.replace('\'', "'\\''")),
+        false => text.to_owned(),
+    };
+    let leg = match legs {
+        [only] => quoted(&only.label()),
+        _ => "LEG".to_owned(),
+    };
+    if let Some(file) = options.file {
+        return format!("hemi promote {} {leg}", quoted(&file.to_string_lossy()));
+    }
+    let mut command = format!("hemi promote {leg}");
+    if legs.iter().any(|leg| !leg.direct) {
+        command.push_str(" --no-direct");
+    }
+    if let Place::Directory(ledger) = options.ledger {
+        command.push_str(&format!(" --ledger {}", quoted(&ledger.to_string_lossy())));
+    }
+    command
 }
 
 /// Names the paths where a missing ledger was looked for.
@@ -380,7 +419,7 @@ fn no_legs(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
             lines.push(format!(
                 "{label}: leg {slot} of the volume was here ({last}); its superblock was overwritten, \
                  or the path leads to another disk now. If that leg is lost, let another decide with \
-                 'hemi promote LEG', and then fill this one with 'hemi leg replace {slot} {label}'"
+                 '{PROMOTE}', and then fill this one with 'hemi leg replace {slot} {label}'"
             ));
         } else if !superblocks.is_empty() && other_spec(&config.path).is_none() {
             lines.push(format!(

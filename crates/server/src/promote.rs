@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use crate::config::place::Place;
 use crate::ledger::{LedgerFileError, Ledgers};
+use crate::opening::volume_name;
 use crate::quarantine;
 use hemi_io::config::legs::{LegConfig, LegSpec};
 use hemi_io::leg::{OpenError, OpenLeg, Purpose};
@@ -136,6 +137,7 @@ pub struct PromotionReport {
 /// A promotion that is ready to be carried out. It holds the locks of the leg and the ledger.
 pub struct PromotionPlan<'a> {
     opened: OpenLeg,
+    volume: String,
     ledgers: Ledgers<'a>,
     promotion: Promotion,
     report: PromotionReport,
@@ -195,7 +197,13 @@ impl<'a> PromotionPlan<'a> {
             .map_err(|refusal| refuse(refusal.describe(&[path.as_str()])))?;
         let ledger = asked(&promotion, unreadable, &ledgers, before.volume_id);
         let report = report(path, &before, &promotion, ledger);
-        Ok(PromotionPlan { opened, ledgers, promotion, report })
+        let volume = volume_name(&before);
+        Ok(PromotionPlan { opened, volume, ledgers, promotion, report })
+    }
+
+    /// Returns the volume's name, or the beginning of its id if it has none.
+    pub fn volume(&self) -> &str {
+        &self.volume
     }
 
     /// Returns the leg.

@@ -190,6 +190,7 @@ pub struct ServeOptions<'a> {
 pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor>, ServeError> {
     let mut inherited = Inheritance::take();
     descriptors::check(&config)?;
+    let file = config.file.clone();
     let kind = config.device;
     let device_wanted = kind != DeviceKind::None;
     if device_wanted {
@@ -205,6 +206,7 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
         settle: false,
         accept_loss: asked.accept_loss,
         settled: inherited.as_ref().is_some_and(Inheritance::is_settled),
+        file: file.as_deref(),
     };
     if let Some(inherited) = &mut inherited
         && let Some(to) = inherited.grow()

@@ -45,6 +45,7 @@ pub fn settle(config: &Config) -> Result<SettleReport, ServeError> {
         settle: true,
         accept_loss: false,
         settled: false,
+        file: config.file.as_deref(),
     };
     let opened = opening::open(&config.legs, options)?;
     serve::check(config, &opened)?;

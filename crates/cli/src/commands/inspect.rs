@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use hemi_io::config::legs::LegSpec;
+use hemi_server::config::place::Place;
 use hemi_server::inspect::{Content, ContentError, inspect_all};
 use hemi_server::scan::apart::Scanner;
 use hemi_server::scan::udev_properties;
@@ -70,7 +71,7 @@ pub(crate) fn run(arguments: &InspectArgs) -> Result<()> {
     if arguments.udev {
         return tell_udev(&arguments.legs);
     }
-    let inspection = inspect_all(&arguments.legs, &arguments.ledger.place())?;
+    let inspection = inspect_all(&arguments.legs, &arguments.ledger.place_or(Place::default()))?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&inspection)?)?;

@@ -1,10 +1,13 @@
 //! `hemi promote`: the operator's decision that one leg decides alone.
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use hemi_io::config::legs::{LegConfig, LegSpec};
+use hemi_io::config::legs::{LegConfig, LegSpec, LegSpecError};
+use hemi_server::config::Config;
+use hemi_server::config::place::Place;
 use hemi_server::control::quantities::bytes;
 use hemi_server::promote::{LedgerAsked, PromotionPlan, PromotionReport, Stretch};
 use hemi_units::Time;
@@ -30,16 +33,22 @@ const LISTED_MAX: usize = 20;
 /// Without --accept-loss it lists the data that would be given up, changes nothing and exits
 /// with 3.
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 #[command(after_help = "\
 Examples:
   hemi promote /dev/nvme0n1p3                 what would be given up?
   hemi promote /dev/nvme0n1p3 --accept-loss   do it
+  hemi promote /etc/hemi/db.toml ssd          the leg and the ledger of a configuration
   hemi serve --leg /dev/nvme0n1p3 --nbd unix:/run/hemi/db.nbd")]
 pub(crate) struct PromoteArgs {
+    /// The volume's configuration file: its ledger, its name and the leg's options count.
+    #[arg(value_name = "CONFIG.toml")]
+    file: Option<PathBuf>,
+
     /// The leg: a path, stripe:PATH,PATH[,chunk=64K], end:PATH, external:PATH,metadata=PATH, or an
-    /// NBD URI.
+    /// NBD URI; with CONFIG.toml, one of its legs, by this or by its name.
     #[arg(value_name = "LEG")]
-    leg: LegSpec,
+    leg: String,
 
     /// Promote the leg and give up the data that only other legs hold.
     #[arg(long)]
@@ -64,16 +73,79 @@ pub(crate) struct PromoteArgs {
     log: LogArgs,
 }
 
-pub(crate) fn run(arguments: &PromoteArgs) -> Result<()> {
-    let config = LegConfig {
-        quarantine: arguments.quarantine,
-        direct: !arguments.no_direct,
-        ..LegConfig::new(arguments.leg.clone())
+/// The leg, and what the configuration says of its volume.
+struct Named {
+    leg: LegConfig,
+    place: Place,
+    /// The name that the volume must have.
+    volume: Option<String>,
+}
+
+impl PromoteArgs {
+    fn named(&self) -> Result<Named> {
+        let (mut leg, place, volume) = match &self.file {
+            Some(file) => {
+                let config = Config::load(file, &[])?;
+                config.check()?;
+                let leg = leg_of(&config, file, &self.leg)?;
+                (leg, config.ledger, config.volume)
+            }
+            None if Path::new(&self.leg).extension().is_some_and(|end| end == "toml") => {
+                return Err(Failure::error(
+                    Kind::Usage,
+                    format!("no leg is named beside {}", self.leg),
+                    format!("Name it: hemi promote {} LEG.", self.leg),
+                ));
+            }
+            None => {
+                let spec = self.leg.parse().map_err(|error: LegSpecError| {
+                    Failure::error(Kind::Usage, error.to_string(), "")
+                })?;
+                (LegConfig::new(spec), Place::default(), None)
+            }
+        };
+        leg.quarantine = self.quarantine.or(leg.quarantine);
+        leg.direct &= !self.no_direct;
+        leg.check("leg")?;
+        Ok(Named { leg, place: self.ledger.place_or(place), volume })
+    }
+}
+
+/// Returns the leg of a configuration with this name or spec. A configuration that looks for its legs has any.
+fn leg_of(config: &Config, file: &Path, text: &str) -> Result<LegConfig> {
+    let spec = text.parse::<LegSpec>().ok();
+    let full = |spec: &LegSpec| spec.absolute().unwrap_or_else(|_| spec.clone());
+    let is_meant = |leg: &&LegConfig| {
+        leg.label() == text || spec.as_ref().is_some_and(|spec| full(spec) == full(&leg.path))
     };
-    config.check("leg")?;
+    if let Some(leg) = config.legs.iter().find(is_meant) {
+        return Ok(leg.clone());
+    }
+    match spec {
+        Some(spec) if config.scan.is_some() => Ok(LegConfig::new(spec)),
+        _ => {
+            let labels: Vec<String> = config.legs.iter().map(LegConfig::label).collect();
+            Err(Failure::error(
+                Kind::Usage,
+                format!("{text} is no leg of {}, which has {}", file.display(), labels.join(", ")),
+                "Name one of these, or leave out CONFIG.toml.",
+            ))
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &PromoteArgs) -> Result<()> {
+    let named = arguments.named()?;
+    let Named { leg, place, volume } = &named;
     let _logging = logging::start(&arguments.log)?;
-    let place = arguments.ledger.place();
-    let plan = PromotionPlan::new(&config, &place)?;
+    let plan = PromotionPlan::new(leg, place)?;
+    if let Some(wanted) = volume.as_ref().filter(|wanted| *wanted != plan.volume()) {
+        return Err(Failure::error(
+            Kind::Refused,
+            format!("{} belongs to volume {:?}, not to {wanted:?}", leg.label(), plan.volume()),
+            "Name a leg of that volume, or leave out CONFIG.toml.",
+        ));
+    }
     let mut out = std::io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(plan.report())?)?;

@@ -47,9 +47,9 @@ pub(crate) struct LedgerArgs {
 }
 
 impl LedgerArgs {
-    /// Returns the place that was named, or the default.
-    pub(crate) fn place(&self) -> Place {
-        self.ledger.clone().unwrap_or_default()
+    /// Returns the place that was named, or else this one.
+    pub(crate) fn place_or(&self, other: Place) -> Place {
+        self.ledger.clone().unwrap_or(other)
     }
 }
 

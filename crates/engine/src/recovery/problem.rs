@@ -10,6 +10,9 @@ use crate::format::{LegDescription, page};
 use crate::identifiers::LegIndex;
 use crate::marks::{Mark, Marks};
 
+/// The command in these texts that lets one leg decide. Whoever knows more of it may put that in its place.
+pub const PROMOTE: &str = "hemi promote LEG";
+
 /// A reason why a volume does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
@@ -201,33 +204,30 @@ impl Problem {
                     if last.is_empty() { String::new() } else { format!(" (last seen as {last})") };
                 format!(
                     "leg {}{known} is missing, and it may hold writes that the others lack; \
-                     bring it back, or decide with 'hemi promote LEG --accept-loss' for a leg \
-                     that is there",
+                     bring it back, or decide with '{PROMOTE}' for a leg that is there",
                     leg.0
                 )
             }
-            Problem::NoneIn => "no leg may decide: a promotion was interrupted; run \
-                 'hemi promote LEG --accept-loss' again"
-                .into(),
+            Problem::NoneIn => {
+                format!("no leg may decide: a promotion was interrupted; run '{PROMOTE}' again")
+            }
             Problem::SuperblockDamaged { image, slot } => format!(
                 "{}: superblock slot {slot} is damaged and may have recorded something newer; \
-                 decide with 'hemi promote LEG --accept-loss'",
+                 decide with '{PROMOTE}'",
                 name(*image)
             ),
             Problem::PageDamaged { image, page, first_region, end_region } => format!(
                 "{}: page {page} of the region table is damaged and may have recorded something \
-                 newer about regions {first_region} to {}; decide with \
-                 'hemi promote LEG --accept-loss'",
+                 newer about regions {first_region} to {}; decide with '{PROMOTE}'",
                 name(*image),
                 end_region - 1
             ),
-            Problem::PageLost { page } => format!(
-                "page {page} of the region table is on no leg; decide with \
-                 'hemi promote LEG --accept-loss'"
-            ),
+            Problem::PageLost { page } => {
+                format!("page {page} of the region table is on no leg; decide with '{PROMOTE}'")
+            }
             Problem::Undecided { region, count } => format!(
                 "no leg that is in decides region {region} ({count} such regions): name all the \
-                 volume's legs, or decide with 'hemi promote LEG --accept-loss'"
+                 volume's legs, or decide with '{PROMOTE}'"
             ),
             Problem::PageUnsupported { image, error } => format!("{}: {error}", name(*image)),
             Problem::Ledger { error } => {
@@ -242,9 +242,9 @@ impl Problem {
                      usual after a restart of the machine"
                 )
             }
-            Problem::LostListDamaged => "the list of lost extents is damaged on every leg; \
-                 decide with 'hemi promote LEG --accept-loss'"
-                .into(),
+            Problem::LostListDamaged => {
+                format!("the list of lost extents is damaged on every leg; decide with '{PROMOTE}'")
+            }
             Problem::Truncated { image, needed, found } => format!(
                 "{}: has {found} bytes, the volume's metadata and data need {needed}; it was \
                  truncated: replace it with 'hemi leg replace'",

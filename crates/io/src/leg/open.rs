@@ -63,7 +63,7 @@ pub enum OpenError {
         found: &'static str,
     },
     /// Nothing exists at the path.
-    #[error("there is no {path:?}; check the path, or create the volume with hemi create")]
+    #[error("there is no {path:?}; check the path")]
     Missing {
         /// Path of the leg.
         path: PathBuf,

@@ -126,6 +126,7 @@ impl Served {
 /// Options to open at once, without a ledger.
 const WITHOUT_LEDGER: OpenOptions<'static> = OpenOptions {
     waiting: None,
+    file: None,
     scan: None,
     patience: Duration::ZERO,
     start_degraded: false,
