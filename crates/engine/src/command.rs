@@ -82,7 +82,7 @@ pub enum CommandError {
     #[error("that slot holds a leg already")]
     SlotInUse,
     /// No other leg is complete: detaching or removing this one would lose data.
-    #[error("no other leg holds everything yet; wait until one has drained")]
+    #[error("no other leg holds everything yet")]
     LastCompleteLeg,
     /// There is no other leg, or all others are out for good: detaching this one would leave
     /// the volume with nothing.

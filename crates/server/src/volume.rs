@@ -20,10 +20,12 @@ use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo, Upgr
 use crate::notices::{NoticeReceiver, Notices};
 use hemi_io::leg::Injection;
 
+mod detaching;
 mod devices;
 mod joining;
 mod upgrading;
 
+use detaching::not_detached;
 use joining::Coming;
 
 /// A volume served by a reactor.
@@ -73,6 +75,15 @@ impl ServedVolume {
         &self,
         make: impl FnOnce(ReplyTo<Result<T, ReactorError>>) -> ReactorMessage,
     ) -> Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>> {
+        let reply = self.send(make);
+        Box::pin(async move { reply.await.map_err(refusal) })
+    }
+
+    /// Sends a message as [`ServedVolume::ask`] does. The outcome has the reactor's own error.
+    fn send<T: Send + 'static>(
+        &self,
+        make: impl FnOnce(ReplyTo<Result<T, ReactorError>>) -> ReactorMessage,
+    ) -> Pin<Box<dyn Future<Output = Result<T, ReactorError>> + Send>> {
         let (sender, receiver) = oneshot::channel();
         let reply: ReplyTo<_> = Box::new(move |result| {
             // The caller may no longer wait.
@@ -80,9 +91,18 @@ impl ServedVolume {
         });
         let sent = self.reactor.send(make(reply));
         Box::pin(async move {
-            sent.map_err(refusal)?;
+            sent?;
             // A dropped reply means that the reactor has ended without it.
-            receiver.await.unwrap_or(Err(ReactorError::Ended)).map_err(refusal)
+            receiver.await.unwrap_or(Err(ReactorError::Ended))
+        })
+    }
+
+    fn detach(&self, leg: LegIndex) -> Outcome {
+        let command = Command::Detach { leg };
+        let reply = self.send(|reply| ReactorMessage::Command { command, reply });
+        let reactor = self.reactor.clone();
+        Box::pin(async move {
+            reply.await.map_err(|error| not_detached(error, &reactor.snapshot(), leg))
         })
     }
 
@@ -109,7 +129,7 @@ impl Volume for ServedVolume {
     fn request(&self, request: Request) -> Outcome {
         match request {
             Request::Remove { leg } => with_slot(leg, |leg| self.command(Command::Remove { leg })),
-            Request::Detach { leg } => with_slot(leg, |leg| self.command(Command::Detach { leg })),
+            Request::Detach { leg } => with_slot(leg, |leg| self.detach(leg)),
             Request::Scrub { repair, part } => {
                 let sectors = self.snapshot().identity.size_bytes / SECTOR_BYTES;
                 let extent = part.unwrap_or(Extent { start: 0, end: sectors });
