@@ -112,6 +112,10 @@ def test_what_cannot_be_is_refused_and_changes_nothing(sandbox: Sandbox) -> None
     # Only one of its legs has grown.
     os.truncate(volume.legs[1], data_offset(SIZE) + SIZE)
     refused(says=["leg1.img", "no room"])
+    assert volume.status()["taken_over"] is None, "nothing was handed over"
+    events = volume.command("events")
+    assert "Asked to grow to 4194304 bytes: refused, because" in events, events
+    assert "bytes: done" not in events and "allow: done" not in events, events
     hemi_fails("grow", *volume.leg_options(), says=["in use"])
     volume.stop()
     lengthen(volume)

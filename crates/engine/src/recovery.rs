@@ -14,7 +14,7 @@ mod promotion;
 mod reader;
 mod trace;
 
-pub use growth::{Growth, GrowthError, LegWrite, grow, largest};
+pub use growth::{Growth, GrowthError, LegWrite, grow, grown, largest};
 pub use ledger::{LedgerState, Outlived};
 pub use problem::{PROMOTE, Problem, Refusal};
 pub use promotion::{LedgerWord, Promotion, promote, promote_outlived, promote_short_pages};

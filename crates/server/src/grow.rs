@@ -15,11 +15,12 @@ use hemi_engine::recovery::{self, GrowthError};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use crate::control::volume::Snapshot;
 use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::serve::ServeError;
 use hemi_io::config::legs::LegSpec;
 use hemi_io::leg::OpenLeg;
-use hemi_io::probe::{self, Kind, Probe};
+use hemi_io::probe::{self, Kind, Probe, Storage};
 use hemi_units::Size;
 
 /// The size to which a volume grows.
@@ -160,6 +161,48 @@ pub fn grow(config: &Config, to: GrowTo) -> Result<Grown, GrowError> {
     })
 }
 
+/// Checks a request to grow a served volume by what is known of its legs without opening them, so that what
+/// cannot be is refused before the volume is closed. A leg of several devices, or elsewhere, is not looked at.
+///
+/// # Errors
+/// [`GrowError`], as [`grow`] returns it.
+pub(crate) fn check(snapshot: &Snapshot, to: GrowTo) -> Result<(), GrowError> {
+    let identity = &snapshot.identity;
+    let layout =
+        Layout::new(identity.size_bytes, identity.region_bytes).map_err(GrowthError::from)?;
+    let sizes = || {
+        snapshot.legs.iter().filter_map(|leg| {
+            let Ok(LegSpec::Path(path)) = leg.path.parse() else { return None };
+            Some((&leg.name, Storage::of(&std::fs::metadata(path).ok()?)?.size()))
+        })
+    };
+    let bytes = match to {
+        GrowTo::Bytes(bytes) => bytes,
+        GrowTo::Max => {
+            let Some((leg, least)) = sizes().min_by_key(|(_, size)| *size) else { return Ok(()) };
+            return gain(&layout, leg, least).map(drop);
+        }
+    };
+    let needed = recovery::grown(&layout, bytes)?.leg_bytes();
+    match sizes().find(|(_, size)| *size < needed) {
+        None => Ok(()),
+        Some((leg, found)) => {
+            let leg = leg.clone();
+            Err(GrowError::TooSmall { leg, found, asked: bytes, needed })
+        }
+    }
+}
+
+/// Returns the size that a volume can grow to by its smallest leg.
+fn gain(layout: &Layout, leg: &str, least: u64) -> Result<u64, GrowError> {
+    let room = least.saturating_sub(layout.data_offset()) / VOLUME_GRAIN * VOLUME_GRAIN;
+    let bytes = room.min(recovery::largest(layout));
+    if bytes > layout.volume_bytes() {
+        return Ok(bytes);
+    }
+    Err(GrowError::NoGain { leg: leg.to_owned(), bytes: layout.volume_bytes() })
+}
+
 fn failed(opened: &OpenedVolume, slot: LegIndex) -> impl FnOnce(io::Error) -> GrowError {
     let leg = opened.leg_name(slot);
     move |source| GrowError::Write { leg, source }
@@ -176,13 +219,7 @@ fn largest(opened: &OpenedVolume, layout: &Layout) -> Result<u64, GrowError> {
     let Some((slot, least)) = opened.legs.iter().min_by_key(|(_, leg)| leg.size()) else {
         return Ok(layout.volume_bytes());
     };
-    let room = least.size().saturating_sub(layout.data_offset()) / VOLUME_GRAIN * VOLUME_GRAIN;
-    let bytes = room.min(recovery::largest(layout));
-    if bytes > layout.volume_bytes() {
-        return Ok(bytes);
-    }
-    let (leg, bytes) = (opened.leg_name(*slot), layout.volume_bytes());
-    Err(GrowError::NoGain { leg, bytes })
+    gain(layout, &opened.leg_name(*slot), least.size())
 }
 
 /// Returns the legs whose content in the new room is identical: those known to read as zeros there, else the

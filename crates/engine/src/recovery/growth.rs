@@ -109,13 +109,7 @@ pub fn grow(opening: &Opening, volume_bytes: u64, whole: u8) -> Result<Growth, G
     if let Some(leg) = legs().filter(is_in).find(|leg| !opening.slots.contains(leg)) {
         return Err(GrowthError::Absent(leg));
     }
-    if volume_bytes <= old.volume_bytes() {
-        return Err(GrowthError::NotLarger { bytes: old.volume_bytes(), asked: volume_bytes });
-    }
-    let layout = Layout::new(volume_bytes, old.region_bytes())?;
-    if layout.data_offset() != old.data_offset() {
-        return Err(GrowthError::NoRoom { asked: volume_bytes, most: largest(&old) });
-    }
+    let layout = grown(&old, volume_bytes)?;
     let in_mask = legs().filter(is_in).fold(0, |mask, leg| mask | leg.bit());
     assert!(whole & in_mask != 0, "a region has a leg that is whole");
     let writer = Writer {
@@ -133,6 +127,21 @@ pub fn grow(opening: &Opening, volume_bytes: u64, whole: u8) -> Result<Growth, G
         steps.push(writer.superblocks(step));
     }
     Ok(Growth { layout, steps })
+}
+
+/// Returns the layout of a volume that has grown to this size, whatever its legs hold.
+///
+/// # Errors
+/// [`GrowthError::NotLarger`], [`GrowthError::Layout`] or [`GrowthError::NoRoom`].
+pub fn grown(old: &Layout, volume_bytes: u64) -> Result<Layout, GrowthError> {
+    if volume_bytes <= old.volume_bytes() {
+        return Err(GrowthError::NotLarger { bytes: old.volume_bytes(), asked: volume_bytes });
+    }
+    let layout = Layout::new(volume_bytes, old.region_bytes())?;
+    if layout.data_offset() != old.data_offset() {
+        return Err(GrowthError::NoRoom { asked: volume_bytes, most: largest(old) });
+    }
+    Ok(layout)
 }
 
 struct Writer<'a> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{on_a_thread, refusal};
 use crate::control::volume::{Outcome, Refusal, RefusalKind};
-use crate::grow::GrowTo;
+use crate::grow::{self, GrowError, GrowTo};
 use crate::handover::{self, CheckError};
 use crate::messages::{ReactorHandle, ReactorMessage, UpgradeWish};
 
@@ -18,6 +18,9 @@ pub(super) fn upgrade(
     grow: Option<GrowTo>,
 ) -> Outcome {
     on_a_thread("hemi-upgrade", "asking the new program", move || {
+        if let Some(to) = grow {
+            grow::check(&reactor.snapshot(), to).map_err(|error| grow_refusal(&error))?;
+        }
         let binary =
             binary.map_or_else(handover::own_binary, Ok).map_err(|error| check_refusal(&error))?;
         let answer = handover::check(&binary).map_err(|error| check_refusal(&error))?;
@@ -25,6 +28,12 @@ pub(super) fn upgrade(
         let wish = UpgradeWish { binary: Some(binary), force, grow };
         reactor.wait_for(|reply| ReactorMessage::Upgrade { wish, reply }).map_err(refusal)
     })
+}
+
+fn grow_refusal(error: &GrowError) -> Refusal {
+    let way_out =
+        format!("{} Nothing has changed: the volume is served as before.", error.way_out());
+    Refusal::new(RefusalKind::Conflict, error.to_string(), way_out)
 }
 
 fn check_refusal(error: &CheckError) -> Refusal {
