@@ -18,7 +18,7 @@ mod requests;
 mod verdicts;
 mod watch;
 
-pub(super) use requests::{outcome as of_request, scrub_begins};
+pub(super) use requests::{outcome as of_request, scrub_begins, word};
 pub(super) use verdicts::of_verdict;
 pub(super) use watch::{Before, Watch, stopped};
 

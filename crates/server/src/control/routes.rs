@@ -415,19 +415,20 @@ pub(super) fn parse<B: DeserializeOwned>(body: &[u8]) -> Result<B, Refusal> {
 /// Sends a request, waits for its outcome and logs both.
 pub(super) async fn perform(shared: &Shared, request: Request) -> Result<(), Refusal> {
     tracing::info!(%request, "asked");
-    if let Request::Scrub { repair, part } = request {
+    // Where one is running already, another one is refused.
+    if let Request::Scrub { repair, part } = request
+        && shared.volume.snapshot().status.scrub.is_none()
+    {
         shared.past.happened(events::scrub_begins(repair, part, &shared.volume.snapshot()));
     }
     let asked = Instant::now();
     let result = shared.volume.request(request.clone()).await;
     let snapshot = shared.volume.snapshot();
     shared.past.happened(events::of_request(&request, &result, asked.elapsed(), &snapshot));
+    let word = events::word(&request, &result);
     match &result {
-        Ok(()) => tracing::info!(%request, "done"),
-        Err(refusal) if refusal.kind == RefusalKind::Failed => {
-            tracing::warn!(%request, what = %refusal.what, "failed");
-        }
-        Err(refusal) => tracing::warn!(%request, what = %refusal.what, "refused"),
+        Ok(()) => tracing::info!(%request, "{word}"),
+        Err(refusal) => tracing::warn!(%request, what = %refusal.what, "{word}"),
     }
     result
 }

@@ -420,6 +420,18 @@ fn work_under_way_says_when_it_will_end() {
 }
 
 #[test]
+fn a_scrub_that_is_refused_has_not_begun() {
+    let busy = Refusal::new(RefusalKind::Conflict, "another such command is still running", "");
+    let served = Served::new("scrubs", Config::default(), Some(busy));
+    served.change(|snapshot| snapshot.status.scrub = Some((0, 2048)));
+    let (code, _) = served.post("/v1/scrub", "{}");
+    assert_eq!(code, 409);
+    let (_, events) = served.get("/v1/events");
+    assert!(events.contains("Asked to scrub: refused, because another such command"), "{events}");
+    assert!(!events.contains("A scrub began"), "{events}");
+}
+
+#[test]
 fn injected_errors_are_bounded() {
     let config = Config { allow_inject: true, ..Config::default() };
     let served = Served::new("inject", config, None);

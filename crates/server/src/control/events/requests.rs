@@ -23,16 +23,28 @@ pub(in crate::control) fn outcome(
     {
         return event;
     }
-    let asked = request.to_string();
+    let (asked, word) = (request.to_string(), word(request, result));
     let event = match result {
-        Ok(()) => Event::new("request", Severity::Info, format!("Asked to {asked}: done.")),
+        Ok(()) => Event::new("request", Severity::Info, format!("Asked to {asked}: {word}.")),
         Err(refusal) => Event::new(
             "request",
             Severity::Notice,
-            format!("Asked to {asked}: refused, because {}.", refusal.what.trim_end_matches('.')),
+            format!("Asked to {asked}: {word}, because {}.", refusal.what.trim_end_matches('.')),
         ),
     };
     event.with("request", asked).with("done", result.is_ok()).with("took_ns", took)
+}
+
+/// Returns what came of a request in a word. The next program alone knows what comes of a handover.
+pub(in crate::control) fn word(request: &Request, result: &Result<(), Refusal>) -> &'static str {
+    match (request, result) {
+        (Request::Upgrade { .. } | Request::HandOver, Ok(())) => {
+            "begun, and clients wait for the next program"
+        }
+        (_, Ok(())) => "done",
+        (_, Err(Refusal { kind: RefusalKind::Failed, .. })) => "failed",
+        (_, Err(_)) => "refused",
+    }
 }
 
 /// Returns the event of a scrub that has begun.
@@ -97,6 +109,7 @@ fn scrubbed(
 mod tests {
     use super::*;
     use crate::control::volume::Identity;
+    use crate::grow::GrowTo;
     use hemi_engine::identifiers::LegIndex;
 
     fn snapshot(mismatches: u64) -> Snapshot {
@@ -119,6 +132,16 @@ mod tests {
         assert_eq!(text(&Request::Remove { leg: 7 }, &Ok(()), 0), "Asked to remove leg 7: done.");
         let scrub = |repair| Request::Scrub { repair, part: None };
         let (plain, from) = (scrub(ScrubRepair::Nothing), scrub(ScrubRepair::From(LegIndex(1))));
+        let failed = Err(Refusal::new(RefusalKind::Failed, "the new program is silent", "x"));
+        let grow = Request::Upgrade { binary: None, force: false, grow: Some(GrowTo::Max) };
+        assert_eq!(
+            text(&grow, &failed, 0),
+            "Asked to grow as far as the legs allow: failed, because the new program is silent."
+        );
+        assert_eq!(
+            text(&grow, &Ok(()), 0),
+            "Asked to grow as far as the legs allow: begun, and clients wait for the next program."
+        );
         assert_eq!(text(&plain, &Ok(()), 0), "The scrub ended after 3 s: no difference was found.");
         let failed = Err(Refusal::new(RefusalKind::Failed, "4 KiB differ", "x"));
         assert!(text(&plain, &failed, 8).contains("4 KiB differ between legs, and were left"));

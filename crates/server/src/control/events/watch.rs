@@ -228,7 +228,7 @@ fn without(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn upgraded(report: &HandoverReport) -> Event {
-    let (severity, text) = match &report.fallback {
+    let (mut severity, mut text) = match &report.fallback {
         Some(why) => (
             Severity::Warning,
             format!("The upgrade failed, and the program from before goes on: {why}."),
@@ -245,6 +245,10 @@ fn upgraded(report: &HandoverReport) -> Event {
             ),
         ),
     };
+    if let Some(why) = &report.not_grown {
+        severity = severity.max(Severity::Warning);
+        text.push_str(&format!(" The volume has not grown: {why}"));
+    }
     Event::new("upgraded", severity, text)
         .with("version", env!("CARGO_PKG_VERSION"))
         .with("from_version", report.version.clone())

@@ -62,20 +62,23 @@ fn a_start_without_a_leg_is_a_warning() {
 
 #[test]
 fn an_upgrade_says_who_took_over_and_how_long_clients_waited() {
-    let mut watch = Watch::default();
     let report = HandoverReport {
         version: "0.0.9".into(),
         connections: 3,
         pause_ns: 80_000_000,
         ..HandoverReport::default()
     };
-    let after = snapshot(|snapshot| snapshot.taken_over = Some(report));
-    let texts = seen(&mut watch, &after);
-    assert_eq!(texts.len(), 1);
-    assert!(
-        texts[0].contains("took over from 0.0.9: 3 clients went on after 80 ms, 0 were cut off."),
-        "{texts:?}"
-    );
+    let said = |report| {
+        let after = snapshot(|snapshot| snapshot.taken_over = Some(report));
+        let texts = seen(&mut Watch::default(), &after);
+        let [text] = &texts[..] else { panic!("{texts:?}") };
+        text.clone()
+    };
+    let text = said(report.clone());
+    let words = "took over from 0.0.9: 3 clients went on after 80 ms, 0 were cut off.";
+    assert!(text.ends_with(words), "{text}");
+    let text = said(HandoverReport { not_grown: Some("a.img has no room.".into()), ..report });
+    assert!(text.ends_with(" The volume has not grown: a.img has no room."), "{text}");
 }
 
 #[test]
