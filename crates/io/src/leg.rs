@@ -41,6 +41,7 @@ use hemi_engine::format::stamp::Progress;
 use hemi_engine::identifiers::IoId;
 use hemi_engine::io::{LegError, LegEvent, LegOperation};
 use hemi_units::Instant;
+use rustix::io::Errno;
 
 use crate::memory::Span;
 use crate::ring::{Completion, Ring, Source, Tag};
@@ -82,6 +83,8 @@ pub enum LegOutcome {
         /// Its result.
         result: Result<(), LegError>,
     },
+    /// The system's error of the I/O whose end is reported next.
+    Failed(Errno),
     /// A change of the leg as a whole.
     Event(LegEvent),
     /// The stamp the leg has reached.
@@ -106,6 +109,12 @@ impl LegContext<'_> {
     /// Returns the tag for a ring entry of this leg.
     pub fn tag(&self, id: SlotId) -> Tag {
         Tag { source: Source::Leg, owner: self.owner, id }
+    }
+
+    /// Reports the end of an I/O, with the system's error if it gave one.
+    pub(crate) fn ended(&mut self, id: IoId, result: Result<(), LegError>, errno: Option<Errno>) {
+        self.outcomes.extend(errno.map(LegOutcome::Failed));
+        self.done(id, result);
     }
 
     /// Reports the end of an I/O.
@@ -290,10 +299,8 @@ impl Leg {
     }
 }
 
-/// Maps a kernel error to the engine's kinds. The driver logs the errno's text. The engine
-/// decides by the kind.
-pub fn leg_error(errno: rustix::io::Errno) -> LegError {
-    use rustix::io::Errno;
+/// Maps a kernel error to the engine's kinds. The engine decides by the kind. The error itself is for the log.
+pub fn leg_error(errno: Errno) -> LegError {
     match errno {
         Errno::IO | Errno::ILSEQ | Errno::NODATA | Errno::BADMSG | Errno::REMOTEIO => {
             LegError::Media

@@ -132,7 +132,9 @@ impl Backend {
                     done.push((id.0 as u32, outcome_of(result)));
                 }
                 LegOutcome::Event(LegEvent::Gone { .. }) => self.gone = true,
-                LegOutcome::Event(LegEvent::Back) | LegOutcome::Progress(_) => {}
+                LegOutcome::Event(LegEvent::Back)
+                | LegOutcome::Progress(_)
+                | LegOutcome::Failed(_) => {}
             }
         }
     }

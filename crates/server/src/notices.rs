@@ -3,6 +3,7 @@
 //! A leg that fails every write would fill the log. So its errors are logged once a second at most, each line
 //! with the number of errors since the previous one.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -10,6 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::{LegError, Notice, OutReason};
 use hemi_units::{Instant, SECOND, Time};
+use rustix::io::Errno;
 
 use crate::control::volume::{LegIdentity, Noticed};
 
@@ -27,6 +29,8 @@ const FINDS_APART: u64 = 60 * SECOND;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Failed {
     error: LegError,
+    /// The system's error, if it gave one.
+    errno: Option<Errno>,
     sector: u64,
 }
 
@@ -117,7 +121,14 @@ impl Notices {
     }
 
     /// Logs a notice with the leg's own name, and sends it to the control thread.
-    pub(crate) fn log(&mut self, now: Instant, legs: &[LegIdentity], notice: Notice) {
+    /// `errno` is the system's error of an I/O that failed.
+    pub(crate) fn log(
+        &mut self,
+        now: Instant,
+        legs: &[LegIdentity],
+        notice: Notice,
+        errno: Option<Errno>,
+    ) {
         if let Notice::Mismatch { leg, extent } = notice {
             // Control learns of them by the scrub's result.
             let count = self.mismatches.add(now);
@@ -129,12 +140,12 @@ impl Notices {
             return;
         }
         // The sender does not wait for a control thread that is busy or gone.
-        if self.sender.try_send(Noticed { at: now, notice }).is_err() {
+        if self.sender.try_send(Noticed { at: now, notice, errno }).is_err() {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
         match notice {
             Notice::LegError { leg, error, sector } => {
-                self.errors[leg.index()].add(Failed { error, sector });
+                self.errors[leg.index()].add(Failed { error, errno, sector });
                 self.say_errors(now, legs);
             }
             Notice::Repaired { leg, differed, extent } => {
@@ -158,13 +169,9 @@ impl Notices {
     /// Logs the errors that have been held back long enough. Must be called at intervals.
     pub(crate) fn say_errors(&mut self, now: Instant, legs: &[LegIdentity]) {
         for (slot, errors) in self.errors.iter_mut().enumerate() {
-            let Some((Failed { error, sector }, count)) = errors.due(now) else { continue };
-            let error = match error {
-                LegError::Media => "the medium failed",
-                LegError::NoSpace => "it has no space left",
-                LegError::Gone => "its device or session is gone",
-                LegError::Other => "an unexpected error",
-            };
+            let Some((failed, count)) = errors.due(now) else { continue };
+            let Failed { error, errno, sector } = failed;
+            let error = cause(error, errno);
             let leg = name(legs, LegIndex(slot as u8));
             if count == 1 {
                 tracing::warn!(leg, error, sector, "an I/O failed");
@@ -172,6 +179,21 @@ impl Notices {
                 tracing::warn!(leg, error, sector, count, "I/Os failed; this is the newest");
             }
         }
+    }
+}
+
+/// Returns the reason why an I/O of a leg failed, with the system's own words if it gave an error.
+pub(crate) fn cause(error: LegError, errno: Option<Errno>) -> String {
+    let kind = match error {
+        LegError::Media => "the medium failed",
+        LegError::NoSpace => "it has no space left",
+        LegError::Gone => "its device or session is gone",
+        LegError::Other => "an unexpected error",
+    };
+    match (errno.map(io::Error::from), error) {
+        (Some(errno), LegError::Other) => errno.to_string(),
+        (Some(errno), _) => format!("{kind}: {errno}"),
+        (None, _) => kind.to_owned(),
     }
 }
 
@@ -231,6 +253,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_systems_error_is_named() {
+        assert_eq!(cause(LegError::Media, None), "the medium failed");
+        assert_eq!(cause(LegError::Other, None), "an unexpected error");
+        let words = |errno: Errno| io::Error::from(errno).to_string();
+        assert_eq!(cause(LegError::Other, Some(Errno::NOTCONN)), words(Errno::NOTCONN));
+        let remote = cause(LegError::Media, Some(Errno::REMOTEIO));
+        assert_eq!(remote, format!("the medium failed: {}", words(Errno::REMOTEIO)));
+    }
+
+    #[test]
     fn a_scrub_that_finds_much_is_told_by_the_thousand() {
         let mut finds = Finds::default();
         let told: Vec<u64> =
@@ -244,7 +276,7 @@ mod tests {
         let mut errors = Errors::default();
         let (mut lines, mut told) = (0, 0);
         for tenth in 0..35 {
-            errors.add(Failed { error: LegError::NoSpace, sector: tenth });
+            errors.add(Failed { error: LegError::NoSpace, errno: None, sector: tenth });
             if let Some((newest, count)) = errors.due(Instant(tenth * SECOND / 10)) {
                 assert_eq!(newest.sector, tenth);
                 lines += 1;

@@ -21,6 +21,7 @@ use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::{Action, Buffers, LegError, LegIo, LegOperation, Notice};
 use hemi_engine::status::Status;
 use hemi_units::{Instant, SECOND};
+use rustix::io::Errno;
 
 use crate::control::volume::{
     BufferUse, Connections, HandoverReport, LegIdentity, Phase, Snapshot,
@@ -36,7 +37,7 @@ use handover::Upgrade;
 pub use handover::UpgradeWish;
 use hemi_io::arena::Arena;
 use hemi_io::clock;
-use hemi_io::leg::{InjectionState, Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
+use hemi_io::leg::{InjectionState, Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo, leg_error};
 use hemi_io::ring::{COMPLETION_ENTRIES, Completion, Ring, Source};
 
 /// Time that clients have to take their last answers after the volume is closed.
@@ -110,6 +111,8 @@ pub(crate) struct Reactor {
     /// True if the engine was serving at the last check.
     was_serving: bool,
     notices: Notices,
+    /// The system's error of the last I/O that failed on each leg, if the system gave one.
+    errnos: [Option<Errno>; LEGS_MAX],
     /// The reason why the engine halted.
     halted: Option<ServeError>,
     /// A census of the regions in progress.
@@ -147,6 +150,7 @@ impl Reactor {
             published_at: Instant(0),
             was_serving: false,
             notices,
+            errnos: Default::default(),
             halted: None,
             census: None,
             upgrade: None,
@@ -164,6 +168,7 @@ impl Reactor {
         let leg = Leg::attach(opened, owner, self.allow_inject)?;
         self.release(slot);
         self.legs[slot.index()] = Some(leg);
+        self.errnos[slot.index()] = None;
         self.legs_changed();
         Ok(())
     }
@@ -318,9 +323,14 @@ impl Reactor {
     /// Passes a leg's reports to the engine.
     fn report(&mut self, slot: LegIndex) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
+        let mut failed = None;
         for outcome in outcomes.drain(..) {
             match outcome {
+                LegOutcome::Failed(errno) => failed = Some(errno),
                 LegOutcome::Done { id, result } => {
+                    if result.is_err() {
+                        self.errnos[slot.index()] = failed.take();
+                    }
                     if let Some(leg) = &mut self.legs[slot.index()] {
                         leg.settle(id);
                     }
@@ -423,7 +433,13 @@ impl Reactor {
                     let leg = crate::notices::name(legs, leg);
                     self.halted = Some(ServeError::Halted { leg, regions });
                 }
-                self.notices.log(self.now, legs, notice);
+                let errno = match notice {
+                    Notice::LegError { leg, error, .. } => {
+                        self.errnos[leg.index()].filter(|errno| leg_error(*errno) == error)
+                    }
+                    _ => None,
+                };
+                self.notices.log(self.now, legs, notice, errno);
                 self.state_changed();
             }
             Action::Closed => {

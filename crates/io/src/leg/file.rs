@@ -93,6 +93,8 @@ struct Operation {
 pub(super) struct Ended {
     pub(super) token: u64,
     pub(super) result: Result<(), LegError>,
+    /// The system's error, if it gave one.
+    pub(super) errno: Option<Errno>,
 }
 
 #[derive(Debug)]
@@ -222,7 +224,8 @@ impl FileIo {
                 }
                 let token = operation.io.token;
                 self.operations.remove(id);
-                Some(Ended { token, result })
+                let errno = completion.outcome().err().filter(|_| result.is_err());
+                Some(Ended { token, result, errno })
             }
         }
     }
@@ -364,7 +367,7 @@ impl FileLeg {
 
     pub(super) fn completion(&mut self, cx: &mut LegContext<'_>, completion: Completion) {
         if let Some(ended) = self.io.completion(cx, completion) {
-            cx.done(IoId(ended.token), ended.result);
+            cx.ended(IoId(ended.token), ended.result, ended.errno);
         }
     }
 

@@ -6,6 +6,7 @@ use std::io;
 use hemi_engine::identifiers::IoId;
 use hemi_engine::io::LegError;
 use hemi_units::Instant;
+use rustix::io::Errno;
 
 use super::device::Device;
 use super::file::{DeviceIo, FileIo, Task};
@@ -35,6 +36,8 @@ struct Joined {
     id: IoId,
     parts: u32,
     result: Result<(), LegError>,
+    /// The system's error, if it gave one.
+    errno: Option<Errno>,
 }
 
 /// A leg's devices, and its I/Os with pieces in flight.
@@ -83,7 +86,7 @@ impl PartedIo {
     }
 
     fn start(&mut self, cx: &mut LegContext<'_>, id: IoId, parts: impl Iterator<Item = DeviceIo>) {
-        let joined = self.joined.insert(Joined { id, parts: 0, result: Ok(()) });
+        let joined = self.joined.insert(Joined { id, parts: 0, result: Ok(()), errno: None });
         let token = joined.to_bits();
         let mut count = 0;
         for part in parts {
@@ -101,13 +104,13 @@ impl PartedIo {
         let Some(joined) = self.joined.get_mut(id) else { return };
         joined.parts -= 1;
         if joined.result.is_ok() {
-            joined.result = ended.result;
+            (joined.result, joined.errno) = (ended.result, ended.errno);
         }
         // The I/O ends with its last part, because until then a part may still land.
         if joined.parts == 0 {
-            let Joined { id: io, result, .. } = *joined;
+            let Joined { id: io, result, errno, .. } = *joined;
             self.joined.remove(id);
-            cx.done(io, result);
+            cx.ended(io, result, errno);
         }
     }
 

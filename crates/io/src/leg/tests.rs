@@ -12,6 +12,8 @@ struct Bench {
     memory: Mapping,
     now: u64,
     next: u64,
+    /// The system's error of the last I/O that failed by one.
+    errno: Option<Errno>,
 }
 
 impl Bench {
@@ -23,7 +25,7 @@ impl Bench {
         let mut memory = Mapping::new(4 << 20, false).unwrap();
         ring.add_memory(&mut memory);
         let leg = Leg::attach(opened, 3, true).unwrap();
-        Bench { ring, leg, memory, now: 0, next: 0 }
+        Bench { ring, leg, memory, now: 0, next: 0, errno: None }
     }
 
     fn io(&mut self, operation: LegOperation, offset: u64, length: u64, at: usize) -> ResolvedIo {
@@ -46,6 +48,7 @@ impl Bench {
                         leg.settle(id);
                         ended.push((id, result));
                     }
+                    LegOutcome::Failed(errno) => self.errno = Some(errno),
                     other @ (LegOutcome::Event(_) | LegOutcome::Progress(_)) => panic!("{other:?}"),
                 }
             }
@@ -148,7 +151,7 @@ fn a_device_that_cannot_zero_is_written_to() {
     let ring = Ring::new().unwrap();
     let memory = Mapping::new(4 << 20, false).unwrap();
     let leg = Leg::attach(opened, 3, false).unwrap();
-    let mut bench = Bench { ring, leg, memory, now: 0, next: 0 };
+    let mut bench = Bench { ring, leg, memory, now: 0, next: 0, errno: None };
     bench.fill(0, 3 * MIB, 7);
     assert_eq!(bench.one(WRITE, 0, 3 * MIB as u64, 0), Ok(()));
     let zero = LegOperation::WriteZeroes { may_unmap: true, fua: true };
@@ -229,9 +232,11 @@ fn a_read_only_descriptor_fails_writes_and_the_leg_goes_on() {
     let ring = Ring::new().unwrap();
     let leg = Leg::attach(opened, 3, false).unwrap();
     let memory = Mapping::new(4096, false).unwrap();
-    let mut bench = Bench { ring, leg, memory, now: 0, next: 0 };
+    let mut bench = Bench { ring, leg, memory, now: 0, next: 0, errno: None };
     assert_eq!(bench.one(WRITE, 0, 4096, 0), Err(LegError::Other));
+    assert_eq!(bench.errno.take(), Some(Errno::BADF), "the log names the system's error");
     assert_eq!(bench.one(LegOperation::Read, 0, 4096, 0), Ok(()));
+    assert_eq!(bench.errno, None);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use hemi_engine::io::Notice;
 use hemi_engine::settings::Settings;
 use hemi_engine::status::{RegionCounts, Status};
 use hemi_stalls::PhaseSpec;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::config::device::DeviceKind;
@@ -204,6 +205,8 @@ pub struct Noticed {
     pub at: hemi_units::Instant,
     /// The notice.
     pub notice: Notice,
+    /// The system's error of an I/O that failed, if it gave one.
+    pub errno: Option<Errno>,
 }
 
 /// A kind of leg I/O that can be made to fail.

@@ -13,6 +13,7 @@ use super::*;
 use crate::config::legs::{LegConfig, LegSpec};
 use crate::leg::{Leg, LegOutcome, OpenError, OpenLeg, Purpose};
 use crate::memory::Mapping;
+use rustix::io::Errno;
 use servers::{Fault, Nbdkit, Own, QemuNbd};
 
 const MIB: usize = 1 << 20;
@@ -31,6 +32,8 @@ struct Bench {
     next: u64,
     ended: Vec<(IoId, Result<(), LegError>)>,
     events: Vec<LegEvent>,
+    /// The server's error of the last I/O that failed by one.
+    errno: Option<Errno>,
 }
 
 fn options(connections: u8, quarantine: Duration) -> LegConfig {
@@ -55,7 +58,7 @@ impl Bench {
         ring.add_memory(&mut memory);
         let leg = Leg::attach(opened, 3, false).unwrap();
         let (ended, events) = (Vec::new(), Vec::new());
-        Bench { ring, leg, memory, now: 1, next: 0, ended, events }
+        Bench { ring, leg, memory, now: 1, next: 0, ended, events, errno: None }
     }
 
     fn submit(&mut self, operation: LegOperation, offset: u64, length: u64, at: usize) -> IoId {
@@ -85,6 +88,7 @@ impl Bench {
                     self.ended.push((id, result));
                 }
                 LegOutcome::Event(event) => self.events.push(event),
+                LegOutcome::Failed(errno) => self.errno = Some(errno),
                 LegOutcome::Progress(_) => {}
             }
         }
@@ -259,9 +263,12 @@ fn our_own_server_in_every_style() {
 
 #[test]
 fn a_servers_errors_become_the_legs() {
-    let kinds =
-        [("EIO", LegError::Media), ("ENOSPC", LegError::NoSpace), ("EPERM", LegError::Other)];
-    for (errno, error) in kinds {
+    let kinds = [
+        ("EIO", LegError::Media, 5),
+        ("ENOSPC", LegError::NoSpace, 28),
+        ("EPERM", LegError::Other, 1),
+    ];
+    for (errno, error, number) in kinds {
         let server = Nbdkit::start(&[
             "--filter=error",
             "memory",
@@ -272,6 +279,7 @@ fn a_servers_errors_become_the_legs() {
         ]);
         let mut bench = Bench::new(&server.uri());
         assert_eq!(bench.one(WRITE, 4096, 4096, 0), Err(error), "{errno}");
+        assert_eq!(bench.errno.take().map(Errno::raw_os_error), Some(number), "{errno}");
         assert_eq!(bench.one(LegOperation::Read, 4096, 4096, 0), Ok(()), "{errno}");
         let zero = LegOperation::WriteZeroes { may_unmap: true, fua: false };
         assert_eq!(bench.one(zero, 0, 8192, 0), Err(error), "{errno}");

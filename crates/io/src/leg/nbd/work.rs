@@ -9,6 +9,7 @@ use hemi_engine::io::{LegError, LegOperation};
 use hemi_nbd::client::{Command, ExportInfo, Request};
 use hemi_nbd::codec::{ErrorCode, TransmissionFlags};
 use hemi_units::Instant;
+use rustix::io::Errno;
 
 use super::identity::Identity;
 use super::stamps::Stamps;
@@ -81,6 +82,8 @@ struct Operation {
     /// The link its requests went to, or zero before the first.
     link: u64,
     error: Option<LegError>,
+    /// The server's error, if that is the reason. NBD has Linux's numbers.
+    errno: Option<Errno>,
     /// The step to begin anew with, once the open requests are answered.
     again: Option<Step>,
     queued: bool,
@@ -154,6 +157,7 @@ impl Work {
             landing: 0,
             link: 0,
             error: None,
+            errno: None,
             again: None,
             queued: true,
         });
@@ -288,7 +292,10 @@ impl Work {
                 operation.again = Some(Step::ZeroData);
             }
             (Err(code), _) => {
-                operation.error.get_or_insert(leg_error(code));
+                if operation.error.is_none() {
+                    operation.error = Some(leg_error(code));
+                    operation.errno = Some(Errno::from_raw_os_error(code.to_wire() as i32));
+                }
             }
         }
         self.conclude(cx, part.operation)
@@ -332,14 +339,25 @@ impl Work {
 
     /// Ends an I/O. The end of a stamp's write also ends the I/Os that the stamp covers.
     fn end(&mut self, cx: &mut LegContext<'_>, id: SlotId, result: Result<(), LegError>) {
+        let errno = self.operations.get(id).and_then(|operation| operation.errno);
+        self.end_by(cx, id, result, errno.filter(|_| result.is_err()));
+    }
+
+    fn end_by(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        id: SlotId,
+        result: Result<(), LegError>,
+        errno: Option<Errno>,
+    ) {
         let Some(operation) = self.operations.remove(id) else { return };
         if let Some(io) = operation.id {
-            return cx.done(io, result);
+            return cx.ended(io, result, errno);
         }
         if self.stamps.ended(id, result.is_ok()) {
             cx.progress(self.stamps.progress());
             while let Some(covered) = self.stamps.take_covered() {
-                self.end(cx, covered, result);
+                self.end_by(cx, covered, result, errno);
             }
         }
     }

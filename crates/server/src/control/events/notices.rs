@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
-use hemi_engine::io::{LegError, Notice, OutReason};
+use hemi_engine::io::{Notice, OutReason};
 use hemi_units::SECTOR_BYTES;
 
 use super::{Event, Severity};
 use crate::control::quantities::{bytes, duration};
-use crate::control::volume::Snapshot;
+use crate::control::volume::{Noticed, Snapshot};
+use crate::notices::cause;
 
 /// Freezes of one leg that are reported individually within [`FOLD_MS`].
 const FREEZES_TOLD: u32 = 6;
@@ -85,13 +86,13 @@ impl NoticeEvents {
     pub(super) fn take(
         &mut self,
         at_ms: u64,
-        notice: Notice,
+        noticed: &Noticed,
         before: &Arc<Snapshot>,
         now: &Snapshot,
         events: &mut Vec<Event>,
     ) {
         let mut say = |event: Event| events.push(event.at(at_ms));
-        match notice {
+        match noticed.notice {
             Notice::Frozen { leg, limit } => {
                 let known = &mut self.legs[leg.index()];
                 known.before = Some(Arc::clone(before));
@@ -114,7 +115,7 @@ impl NoticeEvents {
             Notice::In { leg } => say(self.is_in(at_ms, leg, now)),
             Notice::LegError { leg, error, sector } => {
                 if self.legs[leg.index()].errors.take(at_ms, 1) {
-                    say(failed(now, leg, error, sector));
+                    say(failed(now, leg, &cause(error, noticed.errno), sector));
                 }
             }
             Notice::Lost { extent } => self.lost_bytes += extent.bytes(),
@@ -357,17 +358,12 @@ fn out(now: &Snapshot, leg: LegIndex, reason: OutReason) -> Event {
     .with("reason", reason)
 }
 
-fn failed(now: &Snapshot, leg: LegIndex, error: LegError, sector: u64) -> Event {
-    let cause = match error {
-        LegError::Media => "the medium failed",
-        LegError::NoSpace => "it has no space left",
-        LegError::Gone => "its device or session is gone",
-        LegError::Other => "of an unexpected error",
-    };
+fn failed(now: &Snapshot, leg: LegIndex, cause: &str, sector: u64) -> Event {
     of_leg(now, leg, "errors", Severity::Warning, |label| {
-        format!("An I/O of {label} failed at byte {}, because {cause}.", sector * SECTOR_BYTES)
+        format!("An I/O of {label} failed at byte {}: {cause}.", sector * SECTOR_BYTES)
     })
     .with("count", 1)
+    .with("error", cause)
     .with("at_bytes", sector * SECTOR_BYTES)
 }
 

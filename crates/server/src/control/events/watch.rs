@@ -92,7 +92,7 @@ impl Watch {
         }
         for noticed in notices {
             let at_ms = now_ms.saturating_sub(clock.since(noticed.at) / 1_000_000);
-            self.notices.take(at_ms, noticed.notice, &last, snapshot, events);
+            self.notices.take(at_ms, noticed, &last, snapshot, events);
         }
         if left_out > 0 {
             let text = format!("{left_out} more things happened at once; the log has them.");

@@ -1,5 +1,6 @@
 //! Tests of the engine's notices as events.
 
+use hemi_engine::io::LegError;
 use hemi_engine::status::LegState;
 use hemi_units::Extent;
 
@@ -10,13 +11,17 @@ const NOW: u64 = 1_700_000_000_000;
 const SECOND: u64 = 1_000_000_000;
 const HDD: LegIndex = LegIndex(1);
 
+fn noticed(notice: Notice) -> Noticed {
+    Noticed { at: hemi_units::Instant(0), notice, errno: None }
+}
+
 /// Takes notices at times in milliseconds, then looks once more at `end`. Returns the texts of the events.
 fn said(notices: &[(u64, Notice)], end: u64) -> Vec<String> {
     let calm = snapshot(|_| {});
     let mut events = Vec::new();
     let mut of_notices = NoticeEvents::default();
     for &(at, notice) in notices {
-        of_notices.take(NOW + at, notice, &calm, &calm, &mut events);
+        of_notices.take(NOW + at, &noticed(notice), &calm, &calm, &mut events);
     }
     of_notices.tick(NOW + end, &calm, &mut events);
     events.into_iter().map(|event| format!("{} {}", event.kind, event.text)).collect()
@@ -32,9 +37,9 @@ fn a_freeze_says_its_limit_and_who_serves_clients() {
     });
     let (mut of_notices, mut events) = (NoticeEvents::default(), Vec::new());
     let frozen = Notice::Frozen { leg: HDD, limit: 20_000_000 };
-    of_notices.take(NOW, frozen, &before, &before, &mut events);
+    of_notices.take(NOW, &noticed(frozen), &before, &before, &mut events);
     let thawed = Notice::Thawed { leg: HDD, duration: 2 * SECOND };
-    of_notices.take(NOW + 2000, thawed, &after, &after, &mut events);
+    of_notices.take(NOW + 2000, &noticed(thawed), &after, &after, &mut events);
     let [freeze, thaw] = &events[..] else { panic!("{events:?}") };
     assert_eq!(
         freeze.text,
@@ -85,12 +90,25 @@ fn errors_and_losses_are_told_of_in_sum() {
     assert_eq!(
         texts,
         [
-            "errors An I/O of hdd (leg 1) failed at byte 4096, because the medium failed.",
+            "errors An I/O of hdd (leg 1) failed at byte 4096: the medium failed.",
             "lost No leg holds 8 KiB of acknowledged data any more: reading them fails until they are \
              written again.",
             "errors 2 more I/Os of hdd (leg 1) failed within a minute.",
         ]
     );
+}
+
+#[test]
+fn an_error_is_told_in_the_systems_words() {
+    let notice = Notice::LegError { leg: HDD, error: LegError::Other, sector: 0 };
+    let failed = Noticed { errno: Some(rustix::io::Errno::STALE), ..noticed(notice) };
+    let (calm, mut events) = (snapshot(|_| {}), Vec::new());
+    NoticeEvents::default().take(NOW, &failed, &calm, &calm, &mut events);
+    let [event] = &events[..] else { panic!("{events:?}") };
+    let words = std::io::Error::from(rustix::io::Errno::STALE).to_string();
+    assert!(words.contains("116"), "{words}");
+    assert_eq!(event.text, format!("An I/O of hdd (leg 1) failed at byte 0: {words}."));
+    assert_eq!(event.values["error"], words);
 }
 
 #[test]
