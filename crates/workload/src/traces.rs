@@ -3,6 +3,7 @@
 //! A [`Reader`] goes through a trace line by line and keeps nothing. Times are nanoseconds on
 //! the trace's own clock; [`load`] builds a [`load::Trace`] that begins at zero.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::io::{self, BufRead};
 
@@ -100,6 +101,7 @@ impl Volumes {
 /// The state that some formats keep from line to line.
 #[derive(Debug, Default)]
 struct State {
+    blkparse: blkparse::State,
     iolog: fio_iolog::State,
     csv: csv::State,
 }
@@ -240,9 +242,11 @@ impl<R: BufRead> Reader<R> {
         let said = if length as u64 == LONGEST_LINE {
             Err(Wrong::new("line", "", "no line of a trace has 64 KiB; check the format"))
         } else {
-            match std::str::from_utf8(&self.buffer) {
-                Ok(line) => parse(self.format, &mut self.state, &mut self.volumes, line.trim()),
-                Err(_) => Err(Wrong::new("line", "", "write text; is the file compressed?")),
+            let line = String::from_utf8_lossy(&self.buffer);
+            if matches!(line, Cow::Owned(_)) && !self.format.has_any_bytes() {
+                Err(Wrong::new("line", "", "write text in UTF-8; is the file compressed?"))
+            } else {
+                parse(self.format, &mut self.state, &mut self.volumes, line.trim())
             }
         };
         said.map_err(|wrong| self.wrong(wrong))
@@ -264,7 +268,7 @@ fn parse(
         Format::Alibaba => alibaba::parse(line, volumes),
         Format::Tencent => tencent::parse(line, volumes),
         Format::Disksim(unit) => disksim::parse(line, unit, volumes),
-        Format::Blkparse(event) => blkparse::parse(line, event, volumes),
+        Format::Blkparse(event) => state.blkparse.parse(line, event, volumes),
         Format::FioIolog => state.iolog.parse(line, volumes),
         Format::Csv(unit) => state.csv.parse(line, unit, volumes),
         // These formats have no lines.

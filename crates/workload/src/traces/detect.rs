@@ -3,12 +3,13 @@
 //! Some formats begin with a mark of their own. Of the others, every line of the beginning has to
 //! parse in one format, and in one only.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 use super::format::{Event, Format, FormatSpec, Reading, TimeUnit};
-use super::{Reader, Said, State, TraceError, Volumes, compressed, csv, parse, vscsi};
+use super::{Reader, Said, State, TraceError, Volumes, blkparse, compressed, csv, parse, vscsi};
 
 /// Bytes that are looked at.
 const BEGIN_BYTES: usize = 1 << 16;
@@ -35,17 +36,22 @@ pub fn detect(begin: &[u8]) -> Option<FormatSpec> {
         return Some(FormatSpec::Vscsi);
     }
     let end = begin.iter().rposition(|&byte| byte == b'\n').map_or(begin.len(), |at| at + 1);
-    let text = std::str::from_utf8(&begin[..end]).ok()?;
+    let text = String::from_utf8_lossy(&begin[..end]);
+    let is_utf8 = matches!(text, Cow::Borrowed(_));
     let lines: Vec<&str> =
         text.lines().map(str::trim).filter(|line| !line.is_empty()).take(LINES).collect();
     let first = *lines.first()?;
     if first.starts_with("fio version ") {
         return Some(FormatSpec::FioIolog);
     }
+    if blkparse::is_input_file(first) {
+        return Some(FormatSpec::Blkparse);
+    }
     if csv::is_header(first) {
         return Some(FormatSpec::Csv);
     }
-    let mut fitting = BY_LINES.iter().filter(|(_, format)| fits(*format, &lines));
+    let formats = BY_LINES.iter().filter(|(_, format)| is_utf8 || format.has_any_bytes());
+    let mut fitting = formats.filter(|(_, format)| fits(*format, &lines));
     let (spec, _) = fitting.next()?;
     fitting.next().is_none().then_some(*spec)
 }

@@ -133,6 +133,12 @@ impl Format {
             Format::Hemi => "hemi",
         }
     }
+
+    /// Returns true if a line of it may have bytes that are not UTF-8: the kernel cuts the names of
+    /// processes, also within a character.
+    pub(super) fn has_any_bytes(self) -> bool {
+        matches!(self, Format::Blkparse(_))
+    }
 }
 
 /// A setting of a format that is missing or does not belong to it.

@@ -1,3 +1,4 @@
+mod blkparse;
 mod compressed;
 mod refused;
 mod round_trips;
