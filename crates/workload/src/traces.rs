@@ -26,6 +26,7 @@ mod error;
 mod fields;
 mod fio_iolog;
 pub mod format;
+mod header;
 pub mod load;
 mod msr;
 mod spc;
@@ -101,6 +102,8 @@ impl Volumes {
 /// The state that some formats keep from line to line.
 #[derive(Debug, Default)]
 struct State {
+    /// True once a line was read.
+    begun: bool,
     blkparse: blkparse::State,
     iolog: fio_iolog::State,
     csv: csv::State,
@@ -246,11 +249,17 @@ impl<R: BufRead> Reader<R> {
             if matches!(line, Cow::Owned(_)) && !self.format.has_any_bytes() {
                 Err(Wrong::new("line", "", "write text in UTF-8; is the file compressed?"))
             } else {
+                let line = if self.line == 1 { without_mark(&line) } else { &line };
                 parse(self.format, &mut self.state, &mut self.volumes, line.trim())
             }
         };
         said.map_err(|wrong| self.wrong(wrong))
     }
+}
+
+/// Returns a text without the byte order mark at its beginning.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 fn parse(
@@ -260,6 +269,12 @@ fn parse(
     line: &str,
 ) -> Result<Said, Wrong> {
     if line.is_empty() {
+        return Ok(Said::Nothing);
+    }
+    if !std::mem::replace(&mut state.begun, true)
+        && let Some(columns) = header::columns(format)
+        && columns.are_named(line)?
+    {
         return Ok(Said::Nothing);
     }
     match format {

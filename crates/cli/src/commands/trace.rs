@@ -98,7 +98,12 @@ impl ReadingArgs {
         opened.map_err(|error| {
             let what = error.to_string();
             let way_out = match error {
-                TraceError::Unknown { .. } => "Give --from FORMAT.",
+                TraceError::Unknown { .. } => {
+                    "Give --from FORMAT, or put the names of a csv trace's columns before it."
+                }
+                TraceError::FirstLine { .. } => {
+                    "tail -n +2 FILE prints what is behind it; - reads standard input."
+                }
                 TraceError::Compressed { .. } => {
                     "Pipe the output into this command, with - as the trace."
                 }

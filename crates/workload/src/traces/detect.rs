@@ -8,8 +8,12 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
+use super::fields::Wrong;
 use super::format::{Event, Format, FormatSpec, Reading, TimeUnit};
-use super::{Reader, Said, State, TraceError, Volumes, blkparse, compressed, csv, parse, vscsi};
+use super::{
+    Reader, Said, State, TraceError, Volumes, blkparse, compressed, csv, header, parse, vscsi,
+    without_mark,
+};
 
 /// Bytes that are looked at.
 const BEGIN_BYTES: usize = 1 << 16;
@@ -38,8 +42,7 @@ pub fn detect(begin: &[u8]) -> Option<FormatSpec> {
     let end = begin.iter().rposition(|&byte| byte == b'\n').map_or(begin.len(), |at| at + 1);
     let text = String::from_utf8_lossy(&begin[..end]);
     let is_utf8 = matches!(text, Cow::Borrowed(_));
-    let lines: Vec<&str> =
-        text.lines().map(str::trim).filter(|line| !line.is_empty()).take(LINES).collect();
+    let lines = lines_of(&text);
     let first = *lines.first()?;
     if first.starts_with("fio version ") {
         return Some(FormatSpec::FioIolog);
@@ -50,10 +53,20 @@ pub fn detect(begin: &[u8]) -> Option<FormatSpec> {
     if csv::is_header(first) {
         return Some(FormatSpec::Csv);
     }
-    let formats = BY_LINES.iter().filter(|(_, format)| is_utf8 || format.has_any_bytes());
-    let mut fitting = formats.filter(|(_, format)| fits(*format, &lines));
-    let (spec, _) = fitting.next()?;
-    fitting.next().is_none().then_some(*spec)
+    by_lines(&lines, is_utf8).map(|(spec, _)| spec)
+}
+
+fn lines_of(text: &str) -> Vec<&str> {
+    let lines = without_mark(text).lines().map(str::trim);
+    lines.filter(|line| !line.is_empty()).take(LINES).collect()
+}
+
+/// Returns the only format in which all lines parse.
+fn by_lines(lines: &[&str], is_utf8: bool) -> Option<(FormatSpec, Format)> {
+    let formats = BY_LINES.into_iter().filter(|(_, format)| is_utf8 || format.has_any_bytes());
+    let mut fitting = formats.filter(|(_, format)| fits(*format, lines));
+    let found = fitting.next()?;
+    fitting.next().is_none().then_some(found)
 }
 
 /// Returns true if all lines parse, and there is one before the end of the trace.
@@ -67,6 +80,22 @@ fn fits(format: Format, lines: &[&str]) -> bool {
         }
     }
     true
+}
+
+/// Returns the reason why the format of a trace that begins with these bytes is not recognised.
+fn unknown(file: String, begin: &[u8]) -> TraceError {
+    let text = String::from_utf8_lossy(begin);
+    let lines = lines_of(&text);
+    let first = lines.first().map_or("", |first| first);
+    let Wrong { value: quoted, .. } = Wrong::new("", first, "");
+    let like = lines.get(1..).filter(|rest| !rest.is_empty()).and_then(|rest| by_lines(rest, true));
+    if let Some((_, format)) = like {
+        let right = header::columns(format).map_or("remove this line", |columns| columns.right);
+        return TraceError::FirstLine { file, first: quoted, like: format.name(), right };
+    }
+    let is_text = !quoted.contains(|letter: char| letter.is_control() || letter == '\u{fffd}');
+    let begins = is_text.then(|| format!(" (it begins with `{quoted}`)"));
+    TraceError::Unknown { file, begins: begins.unwrap_or_default() }
 }
 
 impl Reader<Box<dyn BufRead>> {
@@ -105,7 +134,7 @@ impl Reader<Box<dyn BufRead>> {
                 match detect(&begin) {
                     Some(spec) => (spec, Box::new(Cursor::new(begin).chain(source))),
                     None if begin.is_empty() => return Err(TraceError::Empty { file }),
-                    None => return Err(TraceError::Unknown { file }),
+                    None => return Err(unknown(file, &begin)),
                 }
             }
         };

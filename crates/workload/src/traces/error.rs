@@ -47,10 +47,24 @@ pub enum TraceError {
         command: &'static str,
     },
     /// Nothing shows the format of the trace.
-    #[error("{file} is in no format that is recognised: name its format ({FORMAT_NAMES})")]
+    #[error("{file} is in no format that is recognised{begins}: name its format ({FORMAT_NAMES})")]
     Unknown {
         /// The file.
         file: String,
+        /// Its first line, in words, if it is text.
+        begins: String,
+    },
+    /// The first line is not understood, and those behind it are.
+    #[error("{file}: its first line is `{first}`, and those behind it are like {like}: {right}")]
+    FirstLine {
+        /// The file.
+        file: String,
+        /// The line, or its beginning.
+        first: String,
+        /// The format of the other lines.
+        like: &'static str,
+        /// The remedy.
+        right: &'static str,
     },
     /// The setting of a format is missing or does not belong to it.
     #[error("{file}: {error}")]

@@ -3,6 +3,9 @@
 /// The remedy for a number beyond 64 bits.
 pub(super) const TOO_LARGE: &str = "write a smaller number: it goes beyond 64 bits";
 
+/// The most characters of a field or line that an error quotes.
+const QUOTED: usize = 100;
+
 /// An error in a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
@@ -12,8 +15,13 @@ pub(super) struct Wrong {
 }
 
 impl Wrong {
+    /// Creates an error that quotes the beginning of `value`.
     pub(super) fn new(field: &'static str, value: &str, right: &'static str) -> Wrong {
-        Wrong { field, value: value.to_owned(), right }
+        let mut quoted: String = value.chars().take(QUOTED).collect();
+        if quoted.len() < value.len() {
+            quoted.push('…');
+        }
+        Wrong { field, value: quoted, right }
     }
 }
 

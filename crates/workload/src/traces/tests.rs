@@ -1,5 +1,6 @@
 mod blkparse;
 mod compressed;
+mod header;
 mod refused;
 mod round_trips;
 mod vscsi;

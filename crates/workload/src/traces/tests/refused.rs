@@ -23,7 +23,7 @@ fn what_does_not_parse_is_named_with_its_place() {
     for (format, text, field) in [
         (Format::Spc, "0,1,512,X,0.5", "opcode"),
         (Format::Spc, "0,1,512,R,1e3", "timestamp"),
-        (Format::Alibaba, "device_id,opcode,offset,length,timestamp", "device_id"),
+        (Format::Alibaba, "device_id,opcode,length,offset,timestamp", "first line"),
         (Format::Tencent, "1,2,3,2,4", "I/O type"),
         (Format::Disksim(TimeUnit::Ms), "1.0 0 8 8 g", "flags"),
         (Format::Disksim(TimeUnit::Ms), "1.0 0 40000000000000000 8 0", "block"),
