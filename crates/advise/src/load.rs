@@ -223,6 +223,13 @@ fn cautions(trace: &Trace) -> Vec<String> {
             trace.dropped()
         ));
     }
+    if trace.entries().iter().all(|entry| entry.at.is_multiple_of(SECOND)) {
+        said.push(
+            "The trace's times are whole seconds: all requests of a second arrive at once, and wait \
+             for one another longer than the real ones did."
+                .into(),
+        );
+    }
     said
 }
 
@@ -239,6 +246,16 @@ mod tests {
         assert_eq!(times, [0, 500, 1500]);
         assert_eq!((load.reads, load.writes, load.written_bytes), (1, 2, 8192));
         assert!(load.assumptions[0].contains("2 times as fast"));
+    }
+
+    #[test]
+    fn times_in_whole_seconds_are_said() {
+        let said = |at| {
+            let trace = testing::trace(&[(0, 0, 8, "W"), (at, 8, 8, "R")]);
+            Load::of(&trace, Change::default()).unwrap().cautions.join(" ")
+        };
+        assert!(said(2 * SECOND).contains("times are whole seconds"));
+        assert_eq!(said(2 * SECOND + 1), "");
     }
 
     #[test]

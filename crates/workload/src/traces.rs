@@ -34,6 +34,7 @@ mod tencent;
 #[cfg(test)]
 mod tests;
 mod vscsi;
+mod vscsi_text;
 
 /// Maximum number of volumes named in an error.
 const NAMED: usize = 8;

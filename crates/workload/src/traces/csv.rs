@@ -3,12 +3,13 @@
 //! The first line names the columns, in any order. `at_ns` (or `at`, whose unit has to be given),
 //! `operation`, `offset` and `length` are required, the last two in bytes. `fua` is 1 or 0. An empty
 //! `latency_ns` says that the latency is unknown. `volume` names the volume, `volume` if absent.
+//! A first line of other names stands for [`vscsi_text`].
 
 use hemi_units::{Extent, Operation};
 
 use super::fields::{Field, Fields, Wrong};
 use super::format::TimeUnit;
-use super::{Record, Said, Volumes, extent_of_bytes};
+use super::{Record, Said, Volumes, extent_of_bytes, vscsi_text};
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +42,14 @@ const OPERATIONS: [Operation; 4] =
 
 /// Returns true if a line names columns of this format.
 pub(super) fn is_header(line: &str) -> bool {
-    columns(line).is_ok()
+    columns(line).is_ok() || vscsi_text::is_header(line)
 }
 
 /// The state of reading a file: its columns, once they are known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     columns: Vec<(&'static str, Column)>,
+    is_vscsi: bool,
 }
 
 fn columns(line: &str) -> Result<Vec<(&'static str, Column)>, Wrong> {
@@ -78,6 +80,19 @@ impl State {
         unit: Option<TimeUnit>,
         volumes: &mut Volumes,
     ) -> Result<Said, Wrong> {
+        if self.is_vscsi {
+            return vscsi_text::parse(line, volumes);
+        }
+        if self.columns.is_empty() && vscsi_text::is_header(line) {
+            self.is_vscsi = true;
+            return match unit {
+                None => Ok(Said::Nothing),
+                Some(_) => {
+                    let right = "leave the time unit out: these times are in seconds";
+                    Err(Wrong::new("column", "time", right))
+                }
+            };
+        }
         if self.columns.is_empty() {
             self.columns = columns(line)?;
             let has_unit = self.columns.iter().any(|&(_, column)| column == Column::AtNanoseconds);

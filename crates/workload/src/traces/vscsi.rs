@@ -95,7 +95,8 @@ impl<R: Read> Records<R> {
                 let most = (RECOGNISED * Version::Two.record_bytes()) as u64;
                 self.source.by_ref().take(most).read_to_end(&mut self.begin)?;
                 let Some(version) = version_of(&self.begin) else {
-                    let right = "give a vSCSI trace, whose records are all of version 1 or 2";
+                    let right = "give a vSCSI trace, whose records are all of version 1 or 2; \
+                                 one of text is of the format csv";
                     return Ok(Err(Wrong::new("version", "", right)));
                 };
                 *self.version.insert(version)
@@ -167,7 +168,7 @@ fn parse(record: &[u8], version: Version, volumes: &mut Volumes) -> Result<Said,
 
 /// Returns the operation of a SCSI operation code (SBC-4, table 33), or `None` if it moves no data of
 /// the disk or, as UNMAP and WRITE SAME do, names its sectors elsewhere than in the record.
-fn operation_of(command: u64) -> Option<Operation> {
+pub(super) fn operation_of(command: u64) -> Option<Operation> {
     match command {
         // READ (6), (10), (12), (16).
         0x08 | 0x28 | 0xA8 | 0x88 => Some(Operation::Read),

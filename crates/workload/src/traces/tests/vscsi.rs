@@ -2,7 +2,7 @@
 
 use hemi_units::{Extent, Operation};
 
-use super::super::format::{Format, FormatSpec};
+use super::super::format::{Format, FormatSpec, TimeUnit};
 use super::super::{Record, detect};
 use super::{READ, WRITE, records};
 
@@ -63,4 +63,37 @@ fn vscsi_is_read() {
     }
     let error = records(b"", Format::Vscsi).unwrap_err().to_string();
     assert!(error.contains("record 1: version is ``"), "{error}");
+}
+
+#[test]
+fn vscsi_as_text_is_what_the_records_are() {
+    // The first lines of libCacheSim's data/cloudPhysicsIO.csv, the others in its form.
+    let text = b"version,time,op,size,lbn\n1,5633898,2a,512,42932745\n1,5633898,2a,6656,40409911\n\
+                 1,5633899,12,36,0\n1,5633900,28,700,8\n1,5633901,35,0,0\n";
+    let binary = [
+        vscsi(1, 0x2A, 512, 42_932_745, 5_633_898_000_000),
+        vscsi(1, 0x2A, 6656, 40_409_911, 5_633_898_000_000),
+        vscsi(1, 0x12, 36, 0, 5_633_899_000_000),
+        vscsi(1, 0x28, 700, 8, 5_633_900_000_000),
+        vscsi(1, 0x35, 0, 0, 5_633_901_000_000),
+    ];
+    let expected = records(&binary.concat(), Format::Vscsi).unwrap();
+    assert_eq!(records(text, Format::Csv(None)).unwrap(), expected);
+    assert_eq!((expected.len(), detect(text)), (4, Some(FormatSpec::Csv)));
+    for (line, field) in [
+        ("1,5633898,2g,512,1", "op is `2g`"),
+        ("1,x,2a,512,1", "time is `x`"),
+        ("1,1,2a,512,36028797018963968", "lbn is `36028797018963968`"),
+        ("1,1,2a,512,36028797018963967", "lbn is `36028797018963967`"),
+        ("1,1,2a,512", "lbn is ``"),
+        ("1,1,2a,512,1,1", "end of the line is `1`"),
+    ] {
+        let text = format!("version,time,op,size,lbn\n{line}\n");
+        let error = records(text.as_bytes(), Format::Csv(None)).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("a.trace, line 2: {field}: ")), "{error}");
+    }
+    let error = records(text, Format::Csv(Some(TimeUnit::S))).unwrap_err().to_string();
+    assert!(error.contains("these times are in seconds"), "{error}");
+    let error = records(text, Format::Vscsi).unwrap_err().to_string();
+    assert!(error.contains("one of text is of the format csv"), "{error}");
 }
