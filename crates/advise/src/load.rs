@@ -215,14 +215,7 @@ fn assumptions(change: Change) -> Vec<String> {
 }
 
 fn cautions(trace: &Trace) -> Vec<String> {
-    let mut said = Vec::new();
-    if trace.dropped() > 0 {
-        said.push(format!(
-            "{} requests are missing from the recording: the recorder could not keep up. The \
-             real load was higher.",
-            trace.dropped()
-        ));
-    }
+    let mut said: Vec<String> = trace.lacking().iter().map(|what| format!("{what}.")).collect();
     if trace.entries().iter().all(|entry| entry.at.is_multiple_of(SECOND)) {
         said.push(
             "The trace's times are whole seconds: all requests of a second arrive at once, and wait \

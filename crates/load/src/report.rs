@@ -34,6 +34,8 @@ pub struct Setting {
     pub began: f64,
     /// The target.
     pub target: TargetReport,
+    /// Clauses that say what the replayed traces are known to lack.
+    pub warnings: Vec<String>,
     /// The most requests in flight.
     pub queue_depth_cap: u32,
     /// The time before a request's intended time for which the engine spun.

@@ -103,6 +103,7 @@ pub fn run(job: &Job, stop: &Stop, progress: &Progress) -> Result<LoadReport, Lo
         let error = error.within("workload");
         LoadError::Workload { place: spec.places.of(error.key()), error }
     })?;
+    let warnings = workload.lacking();
     workload.cap(job.queue_depth_cap);
     let demand = workload.demand();
     // Rounding outwards can add a block at either end.
@@ -147,7 +148,7 @@ pub fn run(job: &Job, stop: &Stop, progress: &Progress) -> Result<LoadReport, Lo
         Ok::<_, LoadError>((totals, account))
     })?;
     let spent = process_time() - before;
-    let setting = setting(job, seed, shown, totals.began);
+    let setting = Setting { warnings, ..setting(job, seed, shown, totals.began) };
     Ok(LoadReport::new(setting, &totals, &account, job.lateness_bound, interval, spent))
 }
 
@@ -163,6 +164,7 @@ fn setting(job: &Job, seed: u64, target: TargetReport, began: SystemTime) -> Set
         kernel: kernel.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned()),
         began: began.as_secs_f64(),
         target,
+        warnings: Vec::new(),
         queue_depth_cap: job.queue_depth_cap,
         spin: seconds(job.spin),
         lateness_bound: seconds(job.lateness_bound),

@@ -120,7 +120,8 @@ pub fn run(
     let faulty = !system.faults.is_empty();
     let conditions = faulty.then(|| served.leg_conditions(count));
     let drives = described::legs(system, count, folder)?;
-    let warnings = described::warnings(system, count, folder)?;
+    let mut warnings = described::warnings(system, count, folder)?;
+    warnings.extend(workload.lacking());
     let legs = report::legs(LegsInTime {
         drives: &drives,
         before: &before,

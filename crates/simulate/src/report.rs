@@ -23,7 +23,8 @@ pub struct Report {
     /// `system.scale`, which divides the capacity of flash in addition to the preset's own
     /// scale.
     pub scale: u64,
-    /// Reasons why the figures may not be those of the drives, each with the way out.
+    /// Reasons why the figures may not be those of the drives, each with the way out, and what the
+    /// replayed traces lack.
     pub warnings: Vec<String>,
     /// Virtual time of the whole run.
     pub time: f64,

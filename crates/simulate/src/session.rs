@@ -112,6 +112,8 @@ pub struct StepReport {
     pub time: f64,
     /// Time from the first measured request to the end of the last.
     pub measured: f64,
+    /// Clauses that say what the traces that it replayed are known to lack.
+    pub warnings: Vec<String>,
     /// Requests issued.
     pub requests: u64,
     /// Those of them that failed; absent if the spec has no faults.
@@ -271,6 +273,10 @@ impl Session {
             _ => return refuse("a step has either `workload` or `idle`"),
         };
         self.steps += 1;
+        let warnings = match &workload {
+            Asks::Workload(workload) => workload.lacking(),
+            Asks::Nothing => Vec::new(),
+        };
         let mut run = Run::starting(self.now, self.run.interval.0, self.system.upkeep());
         let before = self.system.leg_counters(self.legs.len());
         let intervals = self.intervals(&mut run, &mut workload, end);
@@ -290,6 +296,7 @@ impl Session {
             start: seconds(start.0),
             time: seconds(time),
             measured: seconds(figures.measured()),
+            warnings,
             requests: run.requests(),
             failed: self.faulty.then(|| *run.failed()),
             reads: Summary::of(figures, &figures.reads),

@@ -9,6 +9,7 @@ use super::limit::Quota;
 use super::open::Open;
 use super::phases::Phases;
 use super::replay::Replay;
+use super::traces::load::Trace;
 use super::{Demand, Issue, Workload};
 
 /// A workload of any kind.
@@ -51,6 +52,31 @@ impl AnyWorkload {
     /// Returns the workload's demand.
     pub fn demand(&self) -> Demand {
         each!(self, workload => workload.demand())
+    }
+
+    /// Returns the traces that it replays.
+    fn traces(&self) -> Vec<&Trace> {
+        match self {
+            AnyWorkload::Replay(replay) => vec![replay.trace()],
+            AnyWorkload::Combine(combine) => {
+                combine.parts().iter().flat_map(AnyWorkload::traces).collect()
+            }
+            AnyWorkload::Phases(phases) => {
+                phases.workloads().flat_map(AnyWorkload::traces).collect()
+            }
+            AnyWorkload::Closed(_) | AnyWorkload::Open(_) | AnyWorkload::Bursts(_) => Vec::new(),
+        }
+    }
+
+    /// Returns what its traces are known to lack, each reason once.
+    pub fn lacking(&self) -> Vec<String> {
+        let mut lacking: Vec<String> = Vec::new();
+        for what in self.traces().into_iter().flat_map(Trace::lacking) {
+            if !lacking.contains(what) {
+                lacking.push(what.clone());
+            }
+        }
+        lacking
     }
 
     /// Caps the number of requests in flight at about `under_way`: requests that would wait for

@@ -52,6 +52,11 @@ impl Combine {
         self.parts.iter_mut().for_each(|part| part.cap(under_way));
     }
 
+    /// Returns the parts.
+    pub(super) fn parts(&self) -> &[AnyWorkload] {
+        &self.parts
+    }
+
     /// Returns the demand of all parts together.
     pub(super) fn demand(&self) -> Demand {
         self.parts.iter().map(AnyWorkload::demand).fold(Demand::default(), Demand::and)

@@ -91,10 +91,14 @@ impl Phases {
         workloads.for_each(|workload| workload.cap(under_way));
     }
 
+    /// Returns the workloads of the phases that have one of their own.
+    pub(super) fn workloads(&self) -> impl Iterator<Item = &AnyWorkload> {
+        self.phases.iter().filter_map(|phase| phase.workload.as_ref())
+    }
+
     /// Returns the demand of all phases together.
     pub(super) fn demand(&self) -> Demand {
-        let workloads = self.phases.iter().filter_map(|phase| phase.workload.as_ref());
-        workloads.map(AnyWorkload::demand).fold(Demand::default(), Demand::and)
+        self.workloads().map(AnyWorkload::demand).fold(Demand::default(), Demand::and)
     }
 
     /// Grants `quota` from now on.

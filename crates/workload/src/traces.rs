@@ -166,18 +166,27 @@ impl<R: BufRead> Reader<R> {
         self.format
     }
 
-    /// Returns the number of requests the recorder dropped so far; only hemi's own recordings
-    /// have it.
-    pub fn dropped(&self) -> u64 {
-        match &self.source {
-            Source::Capture(capture) => capture.dropped(),
-            Source::Lines(_) | Source::Vscsi(_) => 0,
-        }
+    /// Returns what the trace is known to lack, a clause for each reason, once it was read to its
+    /// end. Only hemi's own recordings tell.
+    pub fn lacking(&self) -> Vec<String> {
+        self.lacks().iter().map(|lacks| format!("{} {lacks}", self.file)).collect()
     }
 
-    /// Returns true if the recording is truncated; only known for hemi's own recordings.
-    pub fn is_cut(&self) -> bool {
-        matches!(&self.source, Source::Capture(capture) if capture.is_cut())
+    /// Returns the clauses of [`Reader::lacking`] without their subject.
+    fn lacks(&self) -> Vec<String> {
+        let Source::Capture(capture) = &self.source else { return Vec::new() };
+        let mut lacks = Vec::new();
+        if capture.is_cut() {
+            let why = "hemi was killed or could not write it, or it was not copied whole";
+            lacks.push(format!("has no end: {why}; later requests are missing"));
+        }
+        let why = "the recorder could not keep up, and the real load was higher";
+        match capture.dropped() {
+            0 => {}
+            1 => lacks.push(format!("lacks 1 request: {why}")),
+            count => lacks.push(format!("lacks {count} requests: {why}")),
+        }
+        lacks
     }
 
     /// Returns the contents of the next line or record.
@@ -217,7 +226,10 @@ impl<R: BufRead> Reader<R> {
                 let known = names[..names.len().min(NAMED)].join(", ");
                 (format!(" of the volume `{volume}`"), format!("write one it has, as {known}"))
             }
-            _ => (String::new(), "give it one with requests; check the format".to_owned()),
+            _ => match self.lacks().first() {
+                Some(lacks) => (String::new(), format!("it {lacks}")),
+                None => (String::new(), "give it one with requests; check the format".to_owned()),
+            },
         };
         TraceError::Nothing { file: self.file.clone(), of, right }
     }

@@ -173,6 +173,7 @@ pub(crate) fn run(arguments: &AdviseArgs) -> Result<()> {
     let reader = arguments.reading.open(&arguments.trace)?;
     let trace = Trace::from_reader(reader, arguments.volume.as_deref())
         .map_err(|error| trace::refused(&error))?;
+    trace::warn(trace.lacking());
     let change = Change { scale: arguments.scale, tenants: arguments.tenants };
     let load = Load::of(&trace, change).map_err(|error| refused(&error))?;
     drop(trace);

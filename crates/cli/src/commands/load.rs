@@ -99,6 +99,7 @@ pub(crate) fn run(arguments: &LoadArgs) -> Result<()> {
     listen_for_signals(&stop).context("cannot listen for signals")?;
     let progress = Progress::default();
     let report = watched(&progress, || run::run(&job, &stop, &progress)).map_err(refused)?;
+    super::trace::warn(&report.setting.warnings);
     write(arguments, &report)?;
     verdict(&report)
 }

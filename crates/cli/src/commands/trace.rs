@@ -172,10 +172,13 @@ fn to_parquet(arguments: &ConvertArgs, reader: Reader<Box<dyn BufRead>>) -> Resu
         let what = "a Parquet table cannot go to standard output";
         return Err(Failure::error(Kind::Usage, what, "Name a file."));
     }
-    convert::to_parquet(reader, arguments.volume.as_deref(), path).map_err(|error| match error {
+    let written = convert::to_parquet(reader, arguments.volume.as_deref(), path);
+    let lacking = written.map_err(|error| match error {
         ConvertError::Trace(error) => refused(&error),
         ConvertError::Table(error) => anyhow::Error::new(error).context("cannot write the table"),
-    })
+    })?;
+    warn(&lacking);
+    Ok(())
 }
 
 /// Writes a trace with `write`, which returns the number of writes that lost their FUA flag.
@@ -201,16 +204,27 @@ fn to_text(
 
 /// Reports what of the trace is missing from the result.
 fn remark(trace: &Trace, fua_lost: u64) {
-    if fua_lost > 0 {
-        eprintln!("note: {fua_lost} writes with FUA are plain writes in an iolog");
+    warn(trace.lacking());
+    let notes = [
+        (
+            fua_lost,
+            "write with FUA is a plain write",
+            "writes with FUA are plain writes",
+            " in an iolog",
+        ),
+        (trace.empty(), "request of no bytes was", "requests of no bytes were", " left out"),
+        (trace.rounded(), "request was", "requests were", " rounded to whole sectors"),
+    ];
+    for (count, one, many, rest) in notes {
+        match count {
+            0 => {}
+            1 => eprintln!("note: 1 {one}{rest}"),
+            _ => eprintln!("note: {count} {many}{rest}"),
+        }
     }
-    if trace.dropped() > 0 {
-        eprintln!("note: {} requests are missing: they were not recorded", trace.dropped());
-    }
-    if trace.empty() > 0 {
-        eprintln!("note: {} requests of no bytes were left out", trace.empty());
-    }
-    if trace.rounded() > 0 {
-        eprintln!("note: {} requests were rounded to whole sectors", trace.rounded());
-    }
+}
+
+/// Prints what a trace lacks on standard error.
+pub(crate) fn warn(lacking: &[String]) {
+    lacking.iter().for_each(|what| eprintln!("warning: {what}"));
 }

@@ -141,3 +141,32 @@ fn a_closed_loop_recorded_is_a_closed_loop_again() {
     let log = run(&mut dependent(&requests, "queue_depth = 4"), &mut Server::fixed(50_000));
     assert_eq!(log.last().unwrap().at.0, 200 * 50_000);
 }
+
+#[test]
+fn what_a_recording_lacks_is_told_wherever_it_is_replayed() {
+    use hemi_capture::{Head, Kind, Record, Writer};
+    let head = Head { volume_bytes: 1 << 20, block_bytes: 512, began: 0, name: "db".into() };
+    let mut writer = Writer::new(Vec::new(), &head).unwrap();
+    let (kind, fua, failed) = (Kind::Read, false, false);
+    let record = Record { at: 0, latency: 7, start: 0, sectors: 8, kind, fua, failed };
+    writer.push(&record, 0).unwrap();
+    let bytes = writer.finish(0).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("whole"), &bytes).unwrap();
+    std::fs::write(folder.path().join("cut"), &bytes[..bytes.len() - 1]).unwrap();
+    let lacking = |text: &str| {
+        let spec: crate::spec::WorkloadSpec = toml::from_str(text).unwrap();
+        spec.build(1 << 20, 1, folder.path()).unwrap().lacking()
+    };
+    let replay = |name: &str| format!("replay = {{ trace = \"{name}\" }}");
+    assert_eq!(lacking(&replay("whole")), [""; 0]);
+    let cut = replay("cut");
+    for text in [
+        cut.clone(),
+        format!("combine.parts = [{{ {cut} }}, {{ {cut} }}, {{ {} }}]", replay("whole")),
+        format!("phases = [{{ workload = {{ {cut} }} }}, {{ requests = 1 }}]"),
+    ] {
+        let said = lacking(&text);
+        assert!(said.len() == 1 && said[0].contains("cut has no end: hemi was killed"), "{said:?}");
+    }
+}

@@ -13,8 +13,9 @@ use crate::table::{GROUP_ROWS, TableError, TableFile};
 
 /// Key of the trace's format in a Parquet file's metadata.
 pub const FORMAT_KEY: &str = "hemi.trace.format";
-/// Key of the number of requests that a recording lacks.
-pub const DROPPED_KEY: &str = "hemi.trace.dropped";
+/// Key of what the trace is known to lack, a line for each reason, as in [`Reader::lacking`] but
+/// without the file's name.
+pub const LACKING_KEY: &str = "hemi.trace.lacking";
 
 /// Writes an fio iolog, version 3, for a file named `file`. Returns the number of writes that
 /// lost their FUA flag, which the format cannot express.
@@ -64,7 +65,7 @@ pub fn to_csv(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
 /// Writes a Parquet table of what the trace says: requests in its order and on its clock, of all
 /// volumes unless one is named, also those of no bytes. Only a recording of hemi's is put in the
 /// order of its times, the first at zero, for which it is read into memory. The file's metadata have
-/// the format as [`FORMAT_KEY`] and, of a recording, the requests it lacks as [`DROPPED_KEY`].
+/// the format as [`FORMAT_KEY`], and what the trace lacks as [`LACKING_KEY`]. Returns that, too.
 ///
 /// # Errors
 /// Fails if the trace cannot be read or has no request, or if the file cannot be written.
@@ -72,7 +73,7 @@ pub fn to_parquet(
     mut reader: Reader<impl BufRead>,
     volume: Option<&str>,
     path: &Path,
-) -> Result<(), ConvertError> {
+) -> Result<Vec<String>, ConvertError> {
     let recording = reader.format() == Format::Hemi;
     let mut table = TableFile::create::<Row<'_>>(path)?;
     let mut wanted = Wanted::new(volume);
@@ -101,8 +102,9 @@ pub fn to_parquet(
         table.write(&rows(group, &reader))?;
     }
     table.note(FORMAT_KEY, reader.format().name());
-    table.note(DROPPED_KEY, reader.dropped());
-    Ok(table.finish()?)
+    table.note(LACKING_KEY, reader.lacks().join("\n"));
+    table.finish()?;
+    Ok(reader.lacking())
 }
 
 /// A row of the Parquet table.
@@ -224,13 +226,21 @@ mod tests {
                 hemi_capture::Record { at, latency: 7, start: 0, sectors, kind, fua, failed };
             writer.push(&record, 0).expect("memory");
         }
-        let bytes = writer.finish(5).expect("memory");
+        let mut bytes = writer.finish(5).expect("memory");
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.parquet");
         to_parquet(Reader::new(&bytes[..], "a", Format::Hemi), None, &path).expect("a table");
         let (rows, notes) = read_back(&path);
         assert!(rows[0].starts_with("{at_ns: 0, volume: \"db\", operation: \"write\", fua: true"));
         assert!(rows[1].starts_with("{at_ns: 2000, volume: \"db\", operation: \"flush\""));
-        assert!(notes.contains(&(DROPPED_KEY.to_owned(), Some("5".to_owned()))), "{notes:?}");
+        let lacking = |lines: &[&str]| (LACKING_KEY.to_owned(), Some(lines.join("\n")));
+        let dropped =
+            "lacks 5 requests: the recorder could not keep up, and the real load was higher";
+        assert!(notes.contains(&lacking(&[dropped])), "{notes:?}");
+        bytes.pop();
+        let said = to_parquet(Reader::new(&bytes[..], "a", Format::Hemi), None, &path);
+        let said = said.expect("a table");
+        assert!(said[0].starts_with("a has no end: hemi was killed"), "{said:?}");
+        assert!(read_back(&path).1.contains(&lacking(&[&said[0][2..], dropped])));
     }
 }

@@ -39,7 +39,7 @@ pub struct Trace {
     entries: Vec<Entry>,
     /// Latency of each entry; empty unless known for all.
     latencies: Vec<u64>,
-    dropped: u64,
+    lacking: Vec<String>,
     rounded: u64,
     empty: u64,
     wrapped: u64,
@@ -93,7 +93,7 @@ impl Trace {
         if trace.entries.is_empty() {
             return Err(reader.nothing(volume));
         }
-        trace.dropped = reader.dropped();
+        trace.lacking = reader.lacking();
         trace.begin_at_zero();
         Ok(trace)
     }
@@ -150,9 +150,9 @@ impl Trace {
         &self.latencies
     }
 
-    /// Returns the number of requests missing because the recorder could not keep up.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
+    /// Returns what the trace is known to lack, a clause for each reason.
+    pub fn lacking(&self) -> &[String] {
+        &self.lacking
     }
 
     /// Returns the name of the file.

@@ -219,7 +219,24 @@ fn a_recording_of_hemis_is_a_trace_with_latencies() {
         entry(3000, Operation::Trim, 80, 8),
     ];
     assert_eq!(trace.entries(), &expected[..]);
-    assert_eq!((trace.latencies(), trace.dropped()), (&[100, 300, 400][..], 5));
+    assert_eq!(trace.latencies(), [100, 300, 400]);
+    assert!(trace.lacking()[0].starts_with("a lacks 5 requests: "), "{:?}", trace.lacking());
+    // Without its last block.
+    let cut = &bytes[..bytes.len() - 1];
+    let trace = Trace::from_reader(Reader::new(cut, "a", Format::Hemi), None).unwrap();
+    assert_eq!(trace.entries().len(), 3);
+    assert!(
+        trace.lacking()[0].starts_with("a has no end: hemi was killed"),
+        "{:?}",
+        trace.lacking()
+    );
+    // Without all of its records.
+    let cut = &bytes[..70];
+    let error = Trace::from_reader(Reader::new(cut, "a", Format::Hemi), None).unwrap_err();
+    assert!(
+        error.to_string().contains("has no request: it has no end: hemi was killed"),
+        "{error}"
+    );
     // Text is not a recording.
     let error = Trace::from_reader(Reader::new(Cursor::new("1,2,3\n"), "a", Format::Hemi), None)
         .unwrap_err();

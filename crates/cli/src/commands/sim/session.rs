@@ -49,6 +49,7 @@ pub(super) fn run(arguments: &SessionArgs) -> Result<()> {
         let report = session.step(&step, folder);
         let report =
             report.map_err(|error| usage(format!("standard input, line {number}: {error}")))?;
+        super::cases::warn(report.warnings.iter().map(String::as_str));
         say(&mut out, &report)?;
     }
     Ok(())
