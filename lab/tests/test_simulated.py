@@ -17,6 +17,7 @@ from hemi_lab.results.store import Reader
 from hemi_lab.runner import Order, run
 from hemi_lab.steps import Step
 from hemi_lab.targets.parse import parse
+from hemi_lab.timed import ReplayLoad
 from hemi_lab.workload import Load, WeightedSize, Zone
 
 needs_hemi = pytest.mark.skipif("HEMI" not in os.environ, reason="HEMI names no hemi binary")
@@ -66,6 +67,16 @@ def test_the_same_seed_is_the_same_run_and_purging_begins_anew() -> None:
     again = driver.run(step)
     assert first.intervals.equals(again.intervals)
     assert first.all.moments == again.all.moments
+    driver.close()
+
+
+@needs_hemi
+def test_what_a_replayed_recording_lacks_is_noted() -> None:
+    driver = opened("sim:x25e-32gb,scale=16")
+    whole = Path(__file__).parents[2] / "fuzz/corpus/capture/whole"
+    load = ReplayLoad(trace=str(whole), queue_depth=8)
+    (note,) = driver.run(Step("t", "measure", "again", load)).notes
+    assert note.startswith(f"{whole} lacks 7 requests: the recorder could not keep up")
     driver.close()
 
 

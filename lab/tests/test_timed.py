@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hemi_lab.drivers.load import spec
+from hemi_lab.drivers.load.driver import LoadDriver
 from hemi_lab.drivers.workloads import workload
 from hemi_lab.errors import UsageError
 from hemi_lab.plans.load import load as plan
@@ -51,6 +53,19 @@ def test_a_replay(tmp_path: Path) -> None:
     assert (given["queue_depth"], given["format"]) == (8, "msr")
     assert "duration" not in given
     assert "volume" not in given
+
+
+@pytest.mark.skipif("HEMI" not in os.environ, reason="HEMI names no hemi binary")
+def test_what_a_replayed_recording_lacks_is_noted(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    with target.open("wb") as file:
+        file.truncate(16 << 20)
+    whole = Path(__file__).parents[2] / "fuzz/corpus/capture/whole"
+    driver = LoadDriver(str(target), 16 << 20, direct=False)
+    load = ReplayLoad(trace=str(whole), queue_depth=8, lateness=10.0)
+    notes = driver.run(Step("t", "measure", "again", load)).notes
+    driver.close()
+    assert any(note.startswith(f"{whole} lacks 7 requests: the recorder") for note in notes), notes
 
 
 def test_the_spec_is_toml() -> None:

@@ -37,6 +37,7 @@ HEMI = shutil.which(os.environ.get("HEMI", "hemi"))
 hemi = pytest.mark.skipif(HEMI is None, reason="needs hemi (make build)")
 
 SAMPLES = Path(__file__).parents[2] / "crates/workload/data/traces"
+CORPUS = Path(__file__).parents[2] / "fuzz/corpus"
 
 MSR = """\
 10000000,srv,0,Read,0,4096,1000
@@ -587,6 +588,23 @@ def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
     written(path, table_of(0, 1))
     with pytest.raises(UsageError, match="has no request"):
         opened(path)
+
+
+@hemi
+def test_what_a_recording_lacks_is_said(tmp_path: Path) -> None:
+    whole, cut = CORPUS / "capture/whole", tmp_path / "cut.capture"
+    # Without the last byte of its last block.
+    cut.write_bytes(whole.read_bytes()[:-1])
+    for path, lacks in ((cut, "has no end: hemi was killed"), (whole, "lacks 7 requests: ")):
+        answer = CliRunner().invoke(app, ["traces", str(path), "--out", str(tmp_path / "out")])
+        assert answer.exit_code == 0, answer.stderr
+        assert f"{path} {lacks}" in answer.stderr
+        assert f"{path} {lacks}" in Path(answer.stdout.splitlines()[-1]).read_text()
+    # Also of a table, and of several files as one trace.
+    table = Path(opened(cut).tasks[0].path)
+    (joined,) = traces([table, whole], Reading(), tmp_path / "tables", joined=True)
+    said = [what.partition(": ")[0] for what in joined.lacking]
+    assert said == [f"{table} has no end", f"{whole} lacks 7 requests"]
 
 
 @hemi

@@ -116,5 +116,5 @@ def _print(found: list[Trace], figures: list[Row], console: Console) -> None:
         wide.print(table)
         if len(volumes) > _SHOWN_VOLUMES:
             console.print(f"… and {len(volumes) - _SHOWN_VOLUMES} more volumes")
-        for note in notes(own):
+        for note in notes(trace, own):
             console.print(note)

@@ -215,6 +215,7 @@ def _result(report: dict[str, Any], command: list[str]) -> StepResult:
         little=Little(in_system, by_stay) if report["requests"] else None,
         energy_joules=sum(leg["energy"] for leg in report["legs"]),
         command=command,
+        notes=[str(warning) for warning in report["warnings"]],
     )
 
 

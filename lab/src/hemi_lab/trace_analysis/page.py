@@ -65,12 +65,12 @@ def section(trace: Trace, tables: Tables, rows: list[Row], block: int) -> Sectio
     times = _latencies(tables["latencies"], tables["operations"])
     if times:
         parts.append(Chart("Response times", charts.distribution(times)))
-    return Section(trace.name, _header(trace, rows), notes(rows), parts)
+    return Section(trace.name, _header(trace, rows), notes(trace, rows), parts)
 
 
-def notes(rows: list[Row]) -> list[str]:
+def notes(trace: Trace, rows: list[Row]) -> list[str]:
     """Returns the caveats of a trace."""
-    whole, said = rows[0], []
+    whole, said = rows[0], [f"{what}." for what in trace.lacking]
     if len(rows) - 1 > _MOST_VOLUMES:
         said.append(
             f"The tables have the {_MOST_VOLUMES} volumes with most requests of {len(rows) - 1}; "

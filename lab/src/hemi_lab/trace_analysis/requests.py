@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -29,6 +30,20 @@ its latency, which is null if the trace does not have it."""
 FORMAT_KEY = "hemi.trace.format"
 """Key of the trace's format in the table's metadata."""
 
+LACKING_KEY = "hemi.trace.lacking"
+"""Key of what the trace is known to lack, a line for each reason."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """A table by its metadata."""
+
+    rows: int
+    format: str
+    """The format it was converted from."""
+    lacking: list[str]
+    """Clauses without a subject, one for each reason why the trace is known to lack requests."""
+
 
 def unsigned(value: int) -> pl.Expr:
     """Returns a constant of 64 bits."""
@@ -53,14 +68,16 @@ def in_sectors(rows: pl.DataFrame) -> pl.DataFrame:
     ).drop("offset", "length")
 
 
-def length_and_format(path: Path, named: str) -> tuple[int, str]:
-    """Returns a table's number of rows and the format it was converted from."""
+def described(path: Path, named: str) -> Described:
+    """Returns a table's description."""
     try:
         scanned = pl.scan_parquet(path)
         schema = scanned.collect_schema()
         if schema == pl.Schema(COLUMNS):
             rows = scanned.select(pl.len()).collect().item()
-            return int(rows), str(pl.read_parquet_metadata(path).get(FORMAT_KEY, "parquet"))
+            known = pl.read_parquet_metadata(path)
+            format_ = str(known.get(FORMAT_KEY, "parquet"))
+            return Described(int(rows), format_, str(known.get(LACKING_KEY, "")).splitlines())
     except (pl.exceptions.PolarsError, OSError) as error:
         raise UsageError(
             f"{named} cannot be read as a table: {error}", "Convert it again."

@@ -16,7 +16,7 @@ import polars as pl
 from hemi_lab import __version__
 from hemi_lab.errors import UsageError
 from hemi_lab.trace_analysis.conversion import Reading, table
-from hemi_lab.trace_analysis.requests import digest, length_and_format, read
+from hemi_lab.trace_analysis.requests import described, digest, read
 
 PART = 1 << 19
 """Requests of a task: enough to be worth sending, few enough for many at a time."""
@@ -62,6 +62,8 @@ class Trace:
     format: str
     size: int
     """Bytes of the files."""
+    lacking: list[str]
+    """Clauses that say what the files are known to lack."""
     tasks: list[Task]
 
 
@@ -102,18 +104,19 @@ def traces(
         every = [task for trace in found for task in trace.tasks]
         names = [str(file) for file in files]
         name, size = f"{names[0]} and {len(names) - 1} more", sum(trace.size for trace in found)
-        return [Trace(name, names, found[0].format, size, every)]
+        lacking = [what for trace in found for what in trace.lacking]
+        return [Trace(name, names, found[0].format, size, lacking, every)]
     return found
 
 
 def _trace(file: Path, path: Path, block: int, part: int) -> Trace:
-    rows, format_ = length_and_format(path, str(file))
-    if not rows:
+    known = described(path, str(file))
+    if not known.rows:
         raise UsageError(f"{file} has no request", "Give a trace with requests.")
     reading = _hash({"block": block, "version": lab_version()})
 
     def task(first: int) -> Task:
-        count = min(part, rows - first)
+        count = min(part, known.rows - first)
         content = digest(read(path, first, count))
         key = _hash({"reading": reading, "rows": content})
         own = str(path.resolve())
@@ -121,8 +124,9 @@ def _trace(file: Path, path: Path, block: int, part: int) -> Trace:
 
     # Polars releases the interpreter, so threads use all cores.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        tasks = list(threads.map(task, range(0, rows, part)))
-    return Trace(str(file), [str(file)], format_, file.stat().st_size, tasks)
+        tasks = list(threads.map(task, range(0, known.rows, part)))
+    lacking = [f"{file} {what}" for what in known.lacking]
+    return Trace(str(file), [str(file)], known.format, file.stat().st_size, lacking, tasks)
 
 
 def _hash(meant: object) -> str:

@@ -28,7 +28,7 @@ def result(
 
     A load with lateness beyond its bound has no latencies. It keeps its lateness, so that the audit
     fails and shows the reason."""
-    notes = []
+    notes = [str(warning) for warning in report["warnings"]]
     refused = report["refusal"]
     if refused is not None:
         notes.append(f"hemi load reports no latencies: {refused}")
