@@ -12,6 +12,7 @@ mod overheads;
 pub mod preset;
 mod seek;
 mod setup;
+mod sources;
 pub mod text;
 pub mod trace;
 pub mod unmodelled;

@@ -13,10 +13,18 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The system's errors, [`io::ErrorKind::FileTooLarge`] above the bound, and
 /// [`io::ErrorKind::InvalidData`] if the file is not UTF-8.
 pub fn read(path: &Path) -> io::Result<String> {
+    read_up_to(path, FILE_BYTES_MAX)
+}
+
+/// Reads a file of at most `most` bytes.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_up_to(path: &Path, most: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        let text = format!("it has more than {FILE_BYTES_MAX} bytes, the limit");
+    File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let text = format!("it has more than {most} bytes, the limit");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     String::from_utf8(bytes).map_err(|error| {

@@ -6,7 +6,8 @@ use super::layout::layout;
 use super::overheads::{bus, overheads};
 use super::seek::seek;
 use super::setup;
-use super::text::{Block, DescriptionError, Value, parse};
+use super::sources::{FILE_BYTES_MAX, Files};
+use super::text::{Block, DescriptionError, Value};
 use super::unmodelled::{self, Ignored};
 use crate::hdd::parameters::{
     Order, Parameters, PowerStates, Queue, ReadAhead, ReadCache, WriteCache,
@@ -52,7 +53,10 @@ pub(super) struct Parts {
 /// Returns those of [`load`].
 pub fn load_file(path: &Path) -> Result<Description, DescriptionError> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    let read = |name: &str| hemi_text::read(&folder.join(name)).map_err(|error| error.to_string());
+    let read = |name: &str| {
+        let text = hemi_text::read_up_to(&folder.join(name), FILE_BYTES_MAX);
+        text.map_err(|error| error.to_string())
+    };
     load(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy(), &read)
 }
 
@@ -63,23 +67,15 @@ pub fn load_file(path: &Path) -> Result<Description, DescriptionError> {
 /// [`DescriptionError`] with file, line and key if it is not such a file, or describes what no
 /// disk can be.
 pub fn load(file: &str, read: &Reader<'_>) -> Result<Description, DescriptionError> {
-    let read = |name: &str| -> Result<String, DescriptionError> {
-        read(name).map_err(|problem| DescriptionError {
-            file: name.to_owned(),
-            line: 0,
-            key: "the file".to_owned(),
-            problem,
-        })
-    };
-    let text = read(file)?;
+    let files = Files::new(read);
     let (disk, path, others) = if file.ends_with(".parv") {
-        let setup = setup::read(file, &text, &read)?;
+        let setup = setup::read(file, &files)?;
         (setup.disk, setup.path, setup.others)
     } else {
-        (parse(file, &text)?, Vec::new(), Vec::new())
+        (files.block(file)?, Vec::new(), Vec::new())
     };
-    let parts = Parts::of(disk, path, &read)?;
-    let parameters = parameters(&parts, &read)?;
+    let parts = Parts::of(disk, path)?;
+    let parameters = parameters(&parts, &files)?;
     parameters.check().map_err(|error| {
         let problem =
             format!("`{}` comes out as {}, expected {}", error.parameter, error.value, error.right);
@@ -93,11 +89,7 @@ pub fn load(file: &str, read: &Reader<'_>) -> Result<Description, DescriptionErr
 }
 
 impl Parts {
-    fn of(
-        disk: Block,
-        path: Vec<Block>,
-        read: &dyn Fn(&str) -> Result<String, DescriptionError>,
-    ) -> Result<Parts, DescriptionError> {
+    fn of(disk: Block, path: Vec<Block>) -> Result<Parts, DescriptionError> {
         if disk.kind != "disksim_disk" {
             let problem = format!("is a `{}`, expected a `disksim_disk`", disk.kind);
             let (file, line) = (disk.file, disk.line);
@@ -105,11 +97,15 @@ impl Parts {
         }
         let model = match disk.need("Model", "a `dm_disk`, or `source` and its file")? {
             (_, Value::Block(block)) => block.clone(),
-            (_, Value::Source(name)) => parse(name, &read(name)?)?,
             _ => return Err(disk.refuse("Model", "a `dm_disk`, or `source` and its file")),
         };
         let part = |key: &str, kind: &str| match model.need(key, kind)? {
             (_, Value::Block(block)) if block.kind == kind => Ok(block.clone()),
+            (_, Value::Block(block)) => {
+                let problem =
+                    format!("is a `{}`, which is not supported; a `{kind}` is", block.kind);
+                Err(block.error(block.line, key, problem))
+            }
             _ => Err(model.refuse(key, &format!("a `{kind}`"))),
         };
         let mechanics = part("Mechanical Model", "dm_mech_g1")?;
@@ -118,10 +114,7 @@ impl Parts {
     }
 }
 
-fn parameters(
-    parts: &Parts,
-    read: &dyn Fn(&str) -> Result<String, DescriptionError>,
-) -> Result<Parameters, DescriptionError> {
+fn parameters(parts: &Parts, files: &Files<'_>) -> Result<Parameters, DescriptionError> {
     let Parts { disk, model, mechanics, .. } = parts;
     let kind = "Access time type";
     let expected = "trackSwitchPlusRotation";
@@ -139,7 +132,7 @@ fn parameters(
     Ok(Parameters {
         revolutions_per_minute: libm::round(rpm) as u32,
         speed_tolerance: 0.0,
-        seek: seek(mechanics, read)?,
+        seek: seek(mechanics, files)?,
         layout: layout(model, &parts.layout)?,
         head_switch: time(mechanics, "Head switch time", None)?,
         write_settle: milliseconds(settle),

@@ -1,15 +1,13 @@
 //! The seek curve of a DiskSim description.
 
 use super::drive::{milliseconds, time};
+use super::sources::Files;
 use super::text::{Block, DescriptionError, Value};
 use crate::hdd::seek::SeekCurve;
 use hemi_units::Time;
 
-/// Converts the seek curve of the `dm_mech_g1` `mechanics`; `file` reads the files it names.
-pub(super) fn seek(
-    mechanics: &Block,
-    file: &dyn Fn(&str) -> Result<String, DescriptionError>,
-) -> Result<SeekCurve, DescriptionError> {
+/// Converts the seek curve of the `dm_mech_g1` `mechanics`, which may be in one of the `files`.
+pub(super) fn seek(mechanics: &Block, files: &Files<'_>) -> Result<SeekCurve, DescriptionError> {
     let expected = "extracted, hpl, hplplus10 or const";
     let formula = |key: &str, count: usize| -> Result<Vec<f64>, DescriptionError> {
         let wrong = || mechanics.refuse(key, &format!("a list of {count} numbers"));
@@ -26,7 +24,7 @@ pub(super) fn seek(
     match kind {
         Value::Word(kind) if kind == "extracted" => {
             match mechanics.need("Full seek curve", "the file with the seek curve")? {
-                (_, Value::Word(name)) => points(name, &file(name)?),
+                (_, Value::Word(name)) => points(name, &files.text(name)?),
                 _ => Err(mechanics.refuse("Full seek curve", "a file's name")),
             }
         }

@@ -5,6 +5,7 @@
 //! (`topology disksim_iodriver driver0 [ disksim_bus bus1 [ disksim_disk disk0 [] ] ]`). It
 //! matters here because the rate of a disk's bus is not in the disk's own description.
 
+use super::sources::Files;
 use super::text::{Block, DescriptionError, Parser, parse};
 
 /// The most components within each other in a topology.
@@ -38,13 +39,9 @@ struct Contents {
     topology: Vec<Component>,
 }
 
-/// Reads the parameter file `file` and returns its first disk. `read` reads the files it names.
-pub(super) fn read(
-    file: &str,
-    text: &str,
-    read: &dyn Fn(&str) -> Result<String, DescriptionError>,
-) -> Result<Setup, DescriptionError> {
-    let contents = contents(file, text, read)?;
+/// Reads the parameter file `file` and returns its first disk.
+pub(super) fn read(file: &str, files: &Files<'_>) -> Result<Setup, DescriptionError> {
+    let contents = contents(file, &files.text(file)?, files)?;
     let mut disks = Vec::new();
     for component in &contents.topology {
         find_disks(component, &mut Vec::new(), &mut disks);
@@ -54,7 +51,8 @@ pub(super) fn read(
         let (file, key) = (file.to_owned(), "the topology".to_owned());
         return Err(DescriptionError { file, line: 1, key, problem });
     };
-    let described = |component: &Component| contents.description(file, component).cloned();
+    let described =
+        |component: &Component| files.followed(contents.description(file, component)?.clone());
     Ok(Setup {
         disk: described(disk)?,
         path: path.iter().map(|component| described(component)).collect::<Result<_, _>>()?,
@@ -98,18 +96,14 @@ impl Contents {
     }
 }
 
-fn contents(
-    file: &str,
-    text: &str,
-    read: &dyn Fn(&str) -> Result<String, DescriptionError>,
-) -> Result<Contents, DescriptionError> {
+fn contents(file: &str, text: &str, files: &Files<'_>) -> Result<Contents, DescriptionError> {
     let mut contents = Contents::default();
     let mut parser = Parser::new(file, text);
     while parser.peek().is_some() {
         match parser.word() {
             "source" => {
                 let name = parser.until(&[]);
-                contents.blocks.push(parse(name, &read(name)?)?);
+                contents.blocks.push(parse(name, &files.text(name)?)?);
             }
             "instantiate" => instantiate(&mut parser, &mut contents.instances)?,
             "topology" => contents.topology.push(component(&mut parser, 0)?),

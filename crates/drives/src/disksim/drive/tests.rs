@@ -78,6 +78,67 @@ fn made_up(file: &str, changes: &[(&str, &str)]) -> Result<Description, String> 
     load("shared_bus.parv", &read).map_err(|error| error.to_string())
 }
 
+/// Moves the block that begins with `begin` out of a text. Returns its own text.
+fn move_out(text: &mut String, begin: &str, name: &str) -> String {
+    let start = text.find(begin).expect(begin);
+    let mut open = 0;
+    let end = text[start..].find(|c| {
+        open += i32::from(c == '{') - i32::from(c == '}');
+        c == '}' && open == 0
+    });
+    let end = start + end.expect("it is closed") + 1;
+    let block = text[start..end].to_owned();
+    text.replace_range(start..end, &format!("source {name}"));
+    block
+}
+
+#[test]
+fn any_block_may_be_in_a_file_of_its_own() {
+    let mut specs = SPECS.replace(
+        "Max queue length = 1",
+        "Max queue length = 2, Scheduler = disksim_ioqueue { Scheduling policy = 3 }",
+    );
+    let whole = move |specs: &str, files: &[(&str, String)]| {
+        let read = |name: &str| match name {
+            "shared_bus.parv" => Ok(SETUP.to_owned()),
+            "shared_bus.diskspecs" => Ok(specs.to_owned()),
+            _ => {
+                let file = files.iter().find(|(file, _)| *file == name);
+                file.map(|(_, text)| text.clone()).ok_or_else(|| "there is none".to_owned())
+            }
+        };
+        load("shared_bus.parv", &read).map_err(|error| error.to_string())
+    };
+    let expected = whole(&specs, &[]).expect("a disk");
+    let mut files = Vec::new();
+    let mut layout = move_out(&mut specs, "dm_layout_g1 {", "layout");
+    files.push(("zone", move_out(&mut layout, "dm_layout_g1_zone {", "zone")));
+    files.push(("layout", layout));
+    files.push(("mechanics", move_out(&mut specs, "dm_mech_g1 {", "mechanics")));
+    files.push(("scheduler", move_out(&mut specs, "disksim_ioqueue {", "scheduler")));
+    files.push(("model", move_out(&mut specs, "dm_disk ", "model")));
+    let found = whole(&specs, &files).expect("a disk");
+    assert_eq!(found.parameters, expected.parameters);
+    let said = |description: &Description| {
+        let ignored = description.ignored.iter();
+        ignored.map(|one| (one.key.clone(), one.instead.clone())).collect::<Vec<_>>()
+    };
+    assert!(said(&expected).iter().any(|(key, _)| key == "Scheduling policy"));
+    assert_eq!(said(&found), said(&expected));
+    // What a file has instead is said of that file.
+    files[1].1 = "# extracted\ndm_layout_g4 { TP = [ 0, 1087, 1088 ] }".to_owned();
+    let wrong = whole(&specs, &files).expect_err("another kind of layout");
+    let expected = "layout, line 2: `Layout Model`: is a `dm_layout_g4`, which is not supported; a \
+                    `dm_layout_g1` is";
+    assert_eq!(wrong, expected);
+    files[1].1 = "dm_layout_g1 { Zones = source layout }".to_owned();
+    let wrong = whole(&specs, &files).expect_err("a file in itself");
+    assert!(wrong.contains("more than 64 files: does a file name itself?"), "{wrong}");
+    files.remove(1);
+    let wrong = whole(&specs, &files).expect_err("a missing file");
+    assert_eq!(wrong, "layout, line 0: the file: there is none");
+}
+
 #[test]
 fn the_bus_of_a_parameter_file_and_its_rules_are_read() {
     let parameters = made_up("", &[]).expect("a disk").parameters;
