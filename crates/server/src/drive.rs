@@ -15,6 +15,7 @@ use crate::fail_slow::Verdict;
 
 mod disks;
 mod identity;
+mod json;
 mod keep;
 mod nvme;
 mod pace;
@@ -94,6 +95,18 @@ pub struct DriveStatus {
     pub read_at_ms: Option<u64>,
     /// The reason why figures are absent or old; `null` if the last attempt to read the drive succeeded.
     pub why_unknown: Option<String>,
+}
+
+impl DriveStatus {
+    /// Returns true if it has a figure that the drive itself told.
+    fn has_figures(&self) -> bool {
+        self.temperature_celsius.is_some()
+            || self.used_permille.is_some()
+            || self.power_on_hours.is_some()
+            || self.media_errors.is_some()
+            || self.written_bytes.is_some()
+            || self.failing.is_some()
+    }
 }
 
 impl DriveStatus {

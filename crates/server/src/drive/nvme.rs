@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::DriveStatus;
+use super::json::{self, whole};
 use super::smart::Reading;
 
 /// The program.
@@ -23,7 +24,7 @@ pub(super) fn arguments(device: &str) -> [&str; 4] {
 
 /// Parses the program's output, given its exit code.
 pub(super) fn read(output: &[u8], code: u8) -> Reading {
-    let Ok(Value::Object(log)) = serde_json::from_slice::<Value>(output) else {
+    let Some(log) = json::object(output) else {
         return Reading::Nothing(format!(
             "nvme, which exited {code}, wrote no JSON that is understood; smartctl \
              (smartmontools) tells why"
@@ -38,10 +39,7 @@ pub(super) fn read(output: &[u8], code: u8) -> Reading {
     };
     let kelvin = number(&["temperature"]).and_then(|kelvin| i64::try_from(kelvin).ok());
     let used = number(&["percent_used", "percentage_used"]);
-    if kelvin.is_none() && used.is_none() {
-        return Reading::Nothing("nvme: the health log has neither temperature nor wear".into());
-    }
-    Reading::Figures(Box::new(DriveStatus {
+    let figures = DriveStatus {
         temperature_celsius: kelvin.and_then(|kelvin| (kelvin - ZERO_CELSIUS).try_into().ok()),
         used_permille: used.and_then(|percent| u32::try_from(percent.saturating_mul(10)).ok()),
         media_errors: number(&["media_errors"]),
@@ -49,16 +47,10 @@ pub(super) fn read(output: &[u8], code: u8) -> Reading {
         written_bytes: number(&["data_units_written"]).map(|it| it.saturating_mul(UNIT_BYTES)),
         failing: warning.map(|bits| bits & (DEGRADED | READ_ONLY) != 0),
         ..DriveStatus::default()
-    }))
-}
-
-/// Returns a whole number. Some versions write it as text, because JSON readers lose the last digits of large
-/// ones.
-fn whole(value: &Value) -> Option<u64> {
-    match value {
-        Value::Number(number) => number.as_u64(),
-        Value::String(text) => text.replace(',', "").trim().parse().ok(),
-        _ => None,
+    };
+    match figures.has_figures() {
+        true => Reading::Figures(Box::new(figures)),
+        false => Reading::Nothing("nvme: the health log has no figure that is understood".into()),
     }
 }
 
@@ -80,6 +72,14 @@ mod tests {
         assert_eq!(old.written_bytes, Some(81_234_567 * 512_000));
         assert_eq!((old.failing, new.failing), (Some(false), Some(true)));
         assert_eq!(DriveStatus { failing: old.failing, ..*new }, *old);
+    }
+
+    #[test]
+    fn an_odd_value_costs_that_value_alone() {
+        let odd = br#"{"critical_warning":{"value":4},"temperature":null,"percent_used":"a few",
+            "data_units_written":36893488147419103232,"power_on_hours":[],"media_errors":-1}"#;
+        let Reading::Figures(drive) = read(odd, 0) else { panic!("it says that it fails") };
+        assert_eq!(*drive, DriveStatus { failing: Some(true), ..DriveStatus::default() });
     }
 
     #[test]

@@ -4,11 +4,10 @@
 //! log pages. A vendor's attribute is taken only if its name, from smartctl's drive database, tells its
 //! meaning and unit.
 
-use serde::Deserialize;
 use serde_json::Value;
 
-use super::DriveStatus;
 use super::identity::plain;
+use super::{DriveStatus, json};
 
 /// The program.
 pub(super) const PROGRAM: &str = "smartctl";
@@ -50,119 +49,12 @@ pub(super) enum Reading {
     Nothing(String),
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Output {
-    smartctl: Smartctl,
-    model_name: Option<String>,
-    scsi_model_name: Option<String>,
-    serial_number: Option<String>,
-    firmware_version: Option<String>,
-    scsi_revision: Option<String>,
-    logical_block_size: Option<u64>,
-    smart_status: Option<Passed>,
-    temperature: Option<Temperature>,
-    power_on_time: Option<Hours>,
-    endurance_used: Option<Endurance>,
-    nvme_smart_health_information_log: Option<NvmeLog>,
-    ata_smart_attributes: Option<Table<Attribute>>,
-    ata_device_statistics: Option<Pages>,
-    scsi_percentage_used_endurance_indicator: Option<u32>,
-    scsi_error_counter_log: Option<ScsiErrors>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Smartctl {
-    messages: Vec<Message>,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    string: String,
-}
-
-#[derive(Deserialize)]
-struct Passed {
-    passed: Option<bool>,
-}
-
-#[derive(Deserialize)]
-struct Temperature {
-    current: Option<i32>,
-}
-
-#[derive(Deserialize)]
-struct Hours {
-    hours: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Endurance {
-    current_percent: Option<u32>,
-}
-
-#[derive(Deserialize)]
-struct NvmeLog {
-    percentage_used: Option<u32>,
-    data_units_written: Option<u64>,
-    media_errors: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Table<T> {
-    #[serde(default = "Vec::new")]
-    table: Vec<T>,
-}
-
-#[derive(Deserialize)]
-struct Attribute {
-    name: String,
-    value: Option<u32>,
-    raw: Option<Raw>,
-}
-
-#[derive(Deserialize)]
-struct Raw {
-    value: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Pages {
-    #[serde(default)]
-    pages: Vec<Table<Statistic>>,
-}
-
-#[derive(Deserialize)]
-struct Statistic {
-    name: String,
-    value: Option<i64>,
-    flags: Option<StatisticFlags>,
-}
-
-#[derive(Deserialize)]
-struct StatisticFlags {
-    valid: Option<bool>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct ScsiErrors {
-    read: Option<ScsiCounters>,
-    write: Option<ScsiCounters>,
-    verify: Option<ScsiCounters>,
-}
-
-#[derive(Deserialize)]
-struct ScsiCounters {
-    total_uncorrected_errors: Option<u64>,
-    /// A decimal number as text.
-    gigabytes_processed: Option<Value>,
-}
+/// smartctl's output.
+struct Output(Value);
 
 /// Parses smartctl's output, given its exit code.
 pub(super) fn read(output: &[u8], code: u8) -> Reading {
-    let Ok(output) = serde_json::from_slice::<Output>(output) else {
+    let Some(output) = json::object(output).map(Output) else {
         return Reading::Nothing(match code {
             1 => {
                 "smartctl is older than 7.0, which cannot write JSON, or refuses its options".into()
@@ -170,22 +62,17 @@ pub(super) fn read(output: &[u8], code: u8) -> Reading {
             _ => format!("smartctl, which exited {code}, wrote no JSON that is understood"),
         });
     };
-    let message = output.smartctl.messages.iter().map(|message| message.string.as_str());
+    let messages = output.list("/smartctl/messages").iter();
+    let messages = messages.filter_map(|message| message.get("string")?.as_str());
     let sleeps = |text: &str| text.contains("STANDBY") || text.contains("SLEEP");
-    if code == ASLEEP || (code == 2 && message.clone().any(sleeps)) {
+    if code == ASLEEP || (code == 2 && messages.clone().any(sleeps)) {
         return Reading::Asleep;
     }
     let figures = output.figures();
-    let knows = figures.temperature_celsius.is_some()
-        || figures.used_permille.is_some()
-        || figures.power_on_hours.is_some()
-        || figures.media_errors.is_some()
-        || figures.written_bytes.is_some()
-        || figures.failing.is_some();
-    if knows {
+    if figures.has_figures() {
         return Reading::Figures(Box::new(figures));
     }
-    let words: Vec<String> = message.filter_map(plain_sentence).collect();
+    let words: Vec<String> = messages.filter_map(plain_sentence).collect();
     Reading::Nothing(match words.is_empty() {
         true => "smartctl found no health data: the drive or its controller has none".into(),
         false => explain(&words.join("; ")),
@@ -213,85 +100,97 @@ fn explain(words: &str) -> String {
 
 impl Output {
     fn figures(&self) -> DriveStatus {
-        let attributes = self.ata_smart_attributes.as_ref().map_or(&[][..], |list| &list.table[..]);
-        let raw = |wanted: &str| {
-            let found = attributes.iter().find(|attribute| attribute.name == wanted)?;
-            found.raw.as_ref()?.value
-        };
-        let statistic = |wanted: &str| self.statistic(wanted);
-        let nvme = self.nvme_smart_health_information_log.as_ref();
-        let percent = nvme
-            .and_then(|log| log.percentage_used)
-            .or(self.scsi_percentage_used_endurance_indicator)
+        let percent = self
+            .number("/nvme_smart_health_information_log/percentage_used")
+            .or_else(|| self.number("/scsi_percentage_used_endurance_indicator"))
+            .or_else(|| self.statistic("Percentage Used Endurance Indicator"))
+            .or_else(|| self.number("/endurance_used/current_percent"))
             .or_else(|| {
-                let indicator = statistic("Percentage Used Endurance Indicator")?;
-                u32::try_from(indicator).ok()
-            })
-            .or_else(|| self.endurance_used.as_ref()?.current_percent)
-            .or_else(|| {
-                let mut known = attributes.iter();
-                let left = known.find(|it| ENDURANCE_LEFT.contains(&it.name.as_str()))?.value?;
-                100_u32.checked_sub(left)
+                let known = self.list("/ata_smart_attributes/table").iter().filter(|entry| {
+                    let name = entry.get("name").and_then(Value::as_str);
+                    name.is_some_and(|name| ENDURANCE_LEFT.contains(&name))
+                });
+                100_u64.checked_sub(known.filter_map(|it| json::whole(it.get("value")?)).next()?)
             });
-        let block = self.logical_block_size.unwrap_or(512);
-        let written = nvme
-            .and_then(|log| Some(log.data_units_written?.saturating_mul(NVME_UNIT_BYTES)))
-            .or_else(|| Some(statistic("Logical Sectors Written")?.saturating_mul(block)))
+        let raw = |name: &str| self.attribute(name, "/raw/value");
+        let block = self.number("/logical_block_size").unwrap_or(512);
+        let written = self
+            .number("/nvme_smart_health_information_log/data_units_written")
+            .map(|units| units.saturating_mul(NVME_UNIT_BYTES))
+            .or_else(|| Some(self.statistic("Logical Sectors Written")?.saturating_mul(block)))
             .or_else(|| {
                 let mut units = WRITTEN.iter();
                 units.find_map(|(name, unit)| Some(raw(name)?.saturating_mul(*unit)))
             })
-            .or_else(|| self.scsi_error_counter_log.as_ref()?.write.as_ref()?.processed_bytes());
-        let media_errors = nvme
-            .and_then(|log| log.media_errors)
-            .or_else(|| statistic("Number of Reported Uncorrectable Errors"))
+            .or_else(|| self.scsi_written());
+        let media_errors = self
+            .number("/nvme_smart_health_information_log/media_errors")
+            .or_else(|| self.statistic("Number of Reported Uncorrectable Errors"))
             .or_else(|| raw("Reported_Uncorrect"))
-            .or_else(|| self.scsi_error_counter_log.as_ref()?.uncorrected());
-        let word = |text: &Option<String>| text.as_deref().and_then(plain);
+            .or_else(|| self.scsi_uncorrected());
+        let temperature = self.0.pointer("/temperature/current").and_then(Value::as_i64);
         DriveStatus {
-            model: word(&self.model_name).or_else(|| word(&self.scsi_model_name)),
-            serial: word(&self.serial_number),
-            firmware: word(&self.firmware_version).or_else(|| word(&self.scsi_revision)),
-            temperature_celsius: self.temperature.as_ref().and_then(|it| it.current),
-            used_permille: percent.map(|percent| percent.saturating_mul(10)),
+            model: self.word("model_name").or_else(|| self.word("scsi_model_name")),
+            serial: self.word("serial_number"),
+            firmware: self.word("firmware_version").or_else(|| self.word("scsi_revision")),
+            temperature_celsius: temperature.and_then(|celsius| celsius.try_into().ok()),
+            used_permille: percent.and_then(|it| it.saturating_mul(10).try_into().ok()),
             media_errors,
-            power_on_hours: self.power_on_time.as_ref().and_then(|time| time.hours),
+            power_on_hours: self.number("/power_on_time/hours"),
             written_bytes: written,
-            failing: self
-                .smart_status
-                .as_ref()
-                .and_then(|status| status.passed)
-                .map(|passed| !passed),
+            failing: self.0.pointer("/smart_status/passed").and_then(Value::as_bool).map(|it| !it),
             ..DriveStatus::default()
         }
     }
 
-    fn statistic(&self, wanted: &str) -> Option<u64> {
-        let mut all =
-            self.ata_device_statistics.as_ref()?.pages.iter().flat_map(|page| &page.table);
-        let found = all.find(|statistic| statistic.name == wanted)?;
-        let is_valid = found.flags.as_ref().and_then(|flags| flags.valid) != Some(false);
-        found.value.filter(|_| is_valid).and_then(|value| value.try_into().ok())
+    /// Returns the number at a JSON pointer.
+    fn number(&self, pointer: &str) -> Option<u64> {
+        json::whole(self.0.pointer(pointer)?)
     }
-}
 
-impl ScsiErrors {
-    fn uncorrected(&self) -> Option<u64> {
-        let kinds = [&self.read, &self.write, &self.verify];
-        let counts = kinds.into_iter().filter_map(|it| it.as_ref()?.total_uncorrected_errors);
-        counts.reduce(u64::saturating_add)
+    /// Returns the list at a JSON pointer, empty if there is none.
+    fn list(&self, pointer: &str) -> &[Value] {
+        self.0.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
-}
 
-impl ScsiCounters {
-    fn processed_bytes(&self) -> Option<u64> {
-        let gigabytes = match self.gigabytes_processed.as_ref()? {
+    fn word(&self, key: &str) -> Option<String> {
+        plain(self.0.get(key)?.as_str()?)
+    }
+
+    /// Returns a number of the ATA attribute of this name.
+    fn attribute(&self, name: &str, pointer: &str) -> Option<u64> {
+        json::whole(named(self.list("/ata_smart_attributes/table"), name)?.pointer(pointer)?)
+    }
+
+    /// Returns the ATA device statistic of this name, if the drive marks it as valid.
+    fn statistic(&self, name: &str) -> Option<u64> {
+        let pages = self.list("/ata_device_statistics/pages").iter();
+        let tables = pages.filter_map(|page| page.get("table")?.as_array());
+        let found = tables.filter_map(|table| named(table, name)).next()?;
+        let is_valid = found.pointer("/flags/valid").and_then(Value::as_bool) != Some(false);
+        json::whole(found.get("value")?).filter(|_| is_valid)
+    }
+
+    fn scsi_uncorrected(&self) -> Option<u64> {
+        let of =
+            |kind| self.number(&format!("/scsi_error_counter_log/{kind}/total_uncorrected_errors"));
+        ["read", "write", "verify"].into_iter().filter_map(of).reduce(u64::saturating_add)
+    }
+
+    fn scsi_written(&self) -> Option<u64> {
+        // A decimal number as text.
+        let gigabytes = match self.0.pointer("/scsi_error_counter_log/write/gigabytes_processed")? {
             Value::String(text) => text.trim().parse::<f64>().ok()?,
             number => number.as_f64()?,
         };
         // The conversion saturates a float that is out of range and maps NaN to zero.
         (gigabytes.is_finite() && gigabytes >= 0.0).then_some((gigabytes * 1e9) as u64)
     }
+}
+
+/// Returns the entry of this name in a list.
+fn named<'a>(list: &'a [Value], name: &str) -> Option<&'a Value> {
+    list.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))
 }
 
 #[cfg(test)]

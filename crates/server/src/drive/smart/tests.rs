@@ -110,6 +110,75 @@ fn a_sas_drive_counts_in_gigabytes() {
     assert_eq!(drive.power_on_hours, Some(123));
 }
 
+/// Returns every way to JSON's values in an output, as pointers.
+fn pointers(value: &Value, at: &str, all: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            map.iter().for_each(|(key, value)| pointers(value, &format!("{at}/{key}"), all));
+        }
+        Value::Array(list) => {
+            let entries = list.iter().enumerate();
+            entries.for_each(|(index, value)| pointers(value, &format!("{at}/{index}"), all));
+        }
+        _ => all.push(at.to_owned()),
+    }
+}
+
+/// Returns each figure as text.
+fn each(drive: &DriveStatus) -> [String; 9] {
+    let DriveStatus { model, serial, firmware, temperature_celsius, used_permille, .. } = drive;
+    let DriveStatus { media_errors, power_on_hours, written_bytes, failing, .. } = drive;
+    [
+        format!("{model:?}"),
+        format!("{serial:?}"),
+        format!("{firmware:?}"),
+        format!("{temperature_celsius:?}"),
+        format!("{used_permille:?}"),
+        format!("{media_errors:?}"),
+        format!("{power_on_hours:?}"),
+        format!("{written_bytes:?}"),
+        format!("{failing:?}"),
+    ]
+}
+
+#[test]
+fn an_odd_value_costs_that_value_alone() {
+    for (text, code) in [(NVME, 0), (SATA_SSD, 0), (HDD, 8), (SAS, 0)] {
+        let whole = each(&figures(text, code));
+        let parsed: Value = serde_json::from_str(text).expect("JSON");
+        let mut all = Vec::new();
+        pointers(&parsed, "", &mut all);
+        for pointer in all {
+            for odd in
+                ["null", "-1", "1.5", "36893488147419103232", "\"?\"", "\"\"", "[]", "{}", "[null]"]
+            {
+                let mut changed = parsed.clone();
+                *changed.pointer_mut(&pointer).expect("it is there") =
+                    serde_json::from_str(odd).expect("JSON");
+                let found = each(&figures(&changed.to_string(), code));
+                let other = whole.iter().zip(&found).filter(|(whole, found)| whole != found);
+                assert!(other.count() <= 1, "{pointer} = {odd}: {found:?} instead of {whole:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn counters_beyond_64_bits_and_odd_bytes_leave_the_rest() {
+    let media = "\"media_errors\":2,";
+    let beyond = NVME.replace(media, "\"media_errors\":36893488147419103232,");
+    let drive = figures(&beyond, 0);
+    assert_eq!((drive.media_errors, drive.used_permille), (None, Some(30)));
+    let text = NVME.replace(media, "\"media_errors\":\"2\",");
+    assert_eq!(figures(&text, 0).media_errors, Some(2));
+    let mut bytes = NVME.as_bytes().to_vec();
+    let at = NVME.find("980").expect("the model");
+    bytes[at] = 0xFF;
+    let Reading::Figures(drive) = read(&bytes, 0) else { panic!("it has figures") };
+    assert_eq!(drive.model.as_deref(), Some("Samsung SSD \u{FFFD}80 PRO 1TB"));
+    assert_eq!(drive.temperature_celsius, Some(38));
+}
+
 #[test]
 fn what_cannot_be_read_is_told_with_its_reason() {
     let usb = r#"{"smartctl":{"messages":[{"string":"/dev/sdb: Unknown USB bridge [0x0781:0x5581]",
