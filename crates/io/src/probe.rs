@@ -28,6 +28,7 @@ mod system;
 use legs::{hemi, hemi_apart};
 pub use legs::{other_spec, superblock_at_end};
 pub use storage::{Locked, Storage, locked};
+pub use system::backing_file;
 pub(crate) use system::{mount_point, partition_names, sys_folder};
 
 /// Bytes searched for a nonzero byte at either end of a device.

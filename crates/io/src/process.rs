@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 /// Returns true if a process has ended or is about to: gone, not yet waited for, or without memory.
 pub fn is_dead(process: u32) -> bool {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}"));
+    let read = |name: &str| hemi_text::read_lossy(format!("/proc/{process}/{name}"));
     let Ok(stat) = read("stat") else { return true };
     // The state follows the command's name, which is in parentheses and may itself contain parentheses.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
@@ -17,7 +17,7 @@ pub fn is_dead(process: u32) -> bool {
 /// appears, and when a program that has written to it closes it.
 pub(crate) fn is_udev(process: u32) -> bool {
     const NAMES: [&str; 3] = ["systemd-udevd", "(udev-worker)", "udevd"];
-    std::fs::read_to_string(format!("/proc/{process}/comm"))
+    hemi_text::read_lossy(format!("/proc/{process}/comm"))
         .is_ok_and(|name| NAMES.contains(&name.trim_end()))
 }
 
@@ -38,4 +38,33 @@ pub fn peer(connection: &UnixStream) -> Option<u32> {
         )
     };
     (result == 0 && credentials.pid > 0).then(|| credentials.pid.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_whose_name_is_cut_within_a_character_is_alive() {
+        let folder = tempfile::tempdir().unwrap();
+        // The kernel keeps 15 bytes of the name.
+        let program = folder.path().join(OsStr::from_bytes("vierzehn-zeiché".as_bytes()));
+        std::os::unix::fs::symlink("/bin/cat", &program).unwrap();
+        let mut child = Command::new(&program).stdin(Stdio::piped()).spawn().unwrap();
+        // The kernel sets the name a little after the spawn has returned.
+        let comm = format!("/proc/{}/comm", child.id());
+        while std::fs::read_to_string(&comm).is_ok() {
+            assert!(!is_dead(child.id()));
+            std::thread::yield_now();
+        }
+        let alive = !is_dead(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(alive);
+        assert!(is_dead(child.id()));
+    }
 }

@@ -33,6 +33,15 @@ pub fn read_up_to(path: &Path, most: u64) -> io::Result<String> {
     })
 }
 
+/// Reads a file of the kernel's, which may have names in it that are not UTF-8, as those of mount points
+/// and processes. Each such byte becomes `\u{FFFD}`.
+///
+/// # Errors
+/// The system's errors.
+pub fn read_lossy(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,7 +58,9 @@ mod tests {
         let path = std::env::temp_dir().join(format!("hemi-text-{}", std::process::id()));
         std::fs::write(&path, b"ab\xFFc").expect("the temporary directory can be written");
         let error = read(&path).expect_err("0xFF is never UTF-8");
+        let told = read_lossy(&path);
         std::fs::remove_file(&path).expect("it was written");
         assert_eq!(error.to_string(), "byte 2 is not UTF-8");
+        assert_eq!(told.expect("any bytes are read"), "ab\u{FFFD}c");
     }
 }

@@ -18,7 +18,7 @@
 use core::fmt;
 
 #[cfg(feature = "std")]
-pub use file::{FILE_BYTES_MAX, read, read_up_to};
+pub use file::{FILE_BYTES_MAX, read, read_lossy, read_up_to};
 
 #[cfg(feature = "toml")]
 pub use places::{Place, Places, for_each_key};

@@ -3,12 +3,15 @@
 //! They only serve a clear message: if a file in /proc is missing, nothing is found. Safety rests
 //! on the exclusive open and the lock of the leg itself.
 
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde::Deserialize;
+use hemi_text::read_lossy;
+use serde_json::Value;
 
 use super::{Content, Use};
 
@@ -34,9 +37,8 @@ pub(super) fn uses_of_file(path: &Path, metadata: &Metadata) -> Vec<Use> {
 /// them as holders, nor does an exclusive open fail because of them.
 fn loops_over(same: impl Fn(&Metadata) -> bool) -> impl Iterator<Item = Use> {
     let over = move |device: &String| {
-        let backing = Path::new("/sys/block").join(device).join("loop/backing_file");
-        let text = fs::read_to_string(backing).unwrap_or_default();
-        !text.is_empty() && fs::metadata(text.trim_end_matches('\n')).is_ok_and(|it| same(&it))
+        let file = backing_file(&Path::new("/sys/block").join(device));
+        file.is_some_and(|file| fs::metadata(file).is_ok_and(|it| same(&it)))
     };
     let devices = entries(Path::new("/sys/block")).into_iter().filter(over);
     devices.map(|device| Use::Loop { device: format!("/dev/{device}") })
@@ -46,7 +48,7 @@ pub(super) fn uses_of_device(metadata: &Metadata) -> Vec<Use> {
     let mut uses = Vec::new();
     uses.extend(lock_owner(metadata).map(|process| Use::Locked { process }));
     let folder = sys_folder(metadata.rdev());
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = read_lossy("/proc/self/mountinfo").unwrap_or_default();
     let whole = folder_name(&folder);
     let mut parts = vec![(whole, folder.clone())];
     for name in partition_names(&folder) {
@@ -96,17 +98,6 @@ pub(super) fn lock_owner(metadata: &Metadata) -> Option<Option<u32>> {
     })
 }
 
-#[derive(Deserialize)]
-struct Wipefs {
-    signatures: Vec<WipefsSignature>,
-}
-
-#[derive(Deserialize)]
-struct WipefsSignature {
-    r#type: String,
-    label: Option<String>,
-}
-
 /// Returns the signatures that `wipefs` finds; none if it is not installed.
 pub(super) fn signatures(path: &Path) -> Vec<Content> {
     let Ok(path) = fs::canonicalize(path) else {
@@ -119,17 +110,31 @@ pub(super) fn signatures(path: &Path) -> Vec<Content> {
         let Ok(output) = command.output() else {
             continue;
         };
-        let found: Option<Wipefs> = serde_json::from_slice(&output.stdout).ok();
-        let mut contents: Vec<_> = found
-            .map_or(Vec::new(), |found| found.signatures)
-            .into_iter()
-            .map(|found| Content::Signature { format: found.r#type, label: found.label })
-            .collect();
-        // Some formats have signatures in several places.
-        contents.dedup();
-        return contents;
+        return signatures_in(&output.stdout);
     }
     Vec::new()
+}
+
+/// Returns the signatures in the JSON of `wipefs`. A label may have any bytes.
+fn signatures_in(output: &[u8]) -> Vec<Content> {
+    let found: Value = serde_json::from_str(&String::from_utf8_lossy(output)).unwrap_or_default();
+    let list = found.get("signatures").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let word = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).map(str::to_owned);
+    let signature = |of: &Value| Content::Signature {
+        format: word(of, "type").unwrap_or_else(|| "an unknown format".to_owned()),
+        label: word(of, "label"),
+    };
+    let mut contents: Vec<_> = list.iter().map(signature).collect();
+    // Some formats have signatures in several places.
+    contents.dedup();
+    contents
+}
+
+/// Returns the file behind the loop device with this folder in sysfs.
+pub fn backing_file(folder: &Path) -> Option<PathBuf> {
+    let text = fs::read(folder.join("loop/backing_file")).ok()?;
+    let path = text.strip_suffix(b"\n").unwrap_or(&text);
+    (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
 }
 
 /// Returns the folder in sysfs of the block device with this number.
@@ -172,10 +177,10 @@ pub(crate) fn mount_point(mounts: &str, number: &str) -> Option<String> {
 }
 
 fn is_swap(path: &Path) -> bool {
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let swaps = read_lossy("/proc/swaps").unwrap_or_default();
     swaps.lines().skip(1).any(|line| {
         let used = line.split_whitespace().next().map(unescape);
-        used.is_some_and(|used| Path::new(&used) == path)
+        used.is_some_and(|used| path.to_string_lossy() == used)
     })
 }
 
@@ -209,6 +214,34 @@ mod tests {
         assert_eq!(unescape("/mnt/plain"), "/mnt/plain");
         assert_eq!(unescape("odd\\"), "odd\\");
         assert_eq!(unescape("odd\\9zz"), "odd\\9zz");
+    }
+
+    #[test]
+    fn an_odd_signature_hides_no_other() {
+        // The label is Latin-1, as wipefs writes it.
+        let output = b"{ \"signatures\": [ {\"type\": \"ext4\", \"label\": \"caf\xe9\"},
+            {\"type\": null, \"label\": 7}, {\"type\": \"xfs\", \"label\": null} ] }";
+        let signature = |format: &str, label: Option<&str>| Content::Signature {
+            format: format.into(),
+            label: label.map(Into::into),
+        };
+        let expected = [
+            signature("ext4", Some("caf\u{FFFD}")),
+            signature("an unknown format", None),
+            signature("xfs", None),
+        ];
+        assert_eq!(signatures_in(output), expected);
+        assert_eq!(signatures_in(b"wipefs: no such device"), []);
+    }
+
+    #[test]
+    fn the_file_behind_a_loop_device_may_have_any_name() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(backing_file(folder.path()), None);
+        fs::create_dir(folder.path().join("loop")).unwrap();
+        fs::write(folder.path().join("loop/backing_file"), b"/srv/caf\xe9\n").unwrap();
+        let expected = OsStr::from_bytes(b"/srv/caf\xe9");
+        assert_eq!(backing_file(folder.path()).as_deref(), Some(Path::new(expected)));
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(super) fn is_running(process: i32) -> bool {
     if Pid::from_raw(process).is_none() || is_this(process) {
         return false;
     }
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let stat = hemi_text::read_lossy(format!("/proc/{process}/stat")).unwrap_or_default();
     // The state follows the name in parentheses, which may contain anything.
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
     if !matches!(state, Some('R' | 'S' | 'D' | 'T' | 't')) {
@@ -66,10 +66,37 @@ pub(super) fn is_running(process: i32) -> bool {
 
 /// Returns true if a process has a pending SIGKILL.
 fn is_killed(process: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let status = hemi_text::read_lossy(format!("/proc/{process}/status")).unwrap_or_default();
     let pending = |key: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(key)?.trim().split(' ').next());
         line.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0)
     };
     (pending("SigPnd:") | pending("ShdPnd:")) >> (libc::SIGKILL - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_with_any_name_is_running() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let program = folder.path().join(OsStr::from_bytes(b"c\xe9t"));
+        std::os::unix::fs::symlink("/bin/cat", &program).expect("a link");
+        let mut child = Command::new(&program).stdin(Stdio::piped()).spawn().expect("a process");
+        // The kernel sets the name a little after the spawn has returned.
+        let comm = format!("/proc/{}/comm", child.id());
+        while std::fs::read_to_string(&comm).is_ok() {
+            std::thread::yield_now();
+        }
+        let running = is_running(child.id() as i32);
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        assert!(running);
+        assert!(!is_running(child.id() as i32));
+    }
 }

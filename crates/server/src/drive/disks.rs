@@ -3,9 +3,13 @@
 //! A file lies on the device of its file system. A partition lies on its disk, and a mapped or RAID device on
 //! the devices that the kernel lists as its slaves. A loop device lies on its file.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use hemi_io::probe::backing_file;
 
 /// Maximum depth of stacked devices that is followed.
 const LEVELS_MAX: u32 = 8;
@@ -73,7 +77,7 @@ impl Machine {
             return self.behind_number(&format!("{major}:{minor}"), level, disks);
         }
         // For a file system that spans devices, the source of its mount is used.
-        let mounts = fs::read_to_string(&self.mounts).unwrap_or_default();
+        let mounts = self.mounts_text();
         let (format, source) = mount_of(&mounts, path, &format!("{major}:{minor}"))
             .ok_or_else(|| format!("the file system of {} is not known", path.display()))?;
         if !source.starts_with("/dev/") {
@@ -84,6 +88,11 @@ impl Machine {
         }
         self.deeper(level)?;
         self.behind_path(Path::new(source), level + 1, disks)
+    }
+
+    /// Returns the list of mounts, whatever names are in it.
+    fn mounts_text(&self) -> String {
+        hemi_text::read_lossy(&self.mounts).unwrap_or_default()
     }
 
     fn behind_number(&self, number: &str, level: u32, disks: &mut Vec<Disk>) -> Result<(), String> {
@@ -104,9 +113,10 @@ impl Machine {
         {
             return self.behind_folder(disk, level, disks);
         }
-        if let Ok(file) = fs::read_to_string(folder.join("loop/backing_file")) {
+        if let Some(file) = backing_file(folder) {
             self.deeper(level)?;
-            let file = file.trim_end_matches('\n').trim_end_matches(" (deleted)");
+            let bytes = file.as_os_str().as_bytes();
+            let file = OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes));
             return self.behind_path(Path::new(file), level + 1, disks);
         }
         let mut slaves: Vec<PathBuf> = fs::read_dir(folder.join("slaves"))
@@ -234,6 +244,18 @@ pub(super) mod tests {
         // A second mapping on the same disk adds nothing.
         made.slave("ata1/sda/sda1", "virtual/dm-0");
         assert_eq!(made.names("253:0"), ["sda", "sdb"]);
+    }
+
+    #[test]
+    fn a_mount_point_with_an_odd_name_hides_no_other() {
+        let made = Made::new();
+        made.put("tank/leg", "");
+        let folder = made.root.path().join("tank");
+        let mut mounts = b"29 1 0:43 / /mnt/caf\xe9 rw - tmpfs tmpfs rw\n".to_vec();
+        mounts.extend(format!("31 1 0:45 / {} rw - zfs tank rw\n", folder.display()).bytes());
+        fs::write(&made.machine.mounts, mounts).expect("a file");
+        let text = made.machine.mounts_text();
+        assert_eq!(mount_of(&text, &folder.join("leg"), "0:99"), Some(("zfs", "tank")));
     }
 
     #[test]

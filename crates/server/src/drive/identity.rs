@@ -6,6 +6,7 @@ use std::fs;
 use super::disks::{Disk, Machine};
 use super::{DriveKind, DriveStatus};
 use hemi_io::leg::describe;
+use hemi_text::read_lossy;
 
 /// Maximum number of characters of a model, a serial number or a version.
 const TEXT_MAX: usize = 64;
@@ -23,9 +24,8 @@ const VIRTUAL_NAMES: [&str; 6] = ["vd", "xvd", "zram", "ram", "pmem", "ublkb"];
 impl Machine {
     /// Returns a disk's identity as the machine knows it, without querying the drive.
     pub(super) fn identity(&self, disk: &Disk) -> DriveStatus {
-        let text = |name: &str| {
-            fs::read_to_string(disk.folder.join(name)).ok().and_then(|text| plain(&text))
-        };
+        let text =
+            |name: &str| read_lossy(disk.folder.join(name)).ok().and_then(|text| plain(&text));
         let udev = self.udev_properties(disk);
         let property = |name: &str| udev.get(name).and_then(|text| plain(text));
         let (model, serial) = describe::of_disk(&disk.folder);
@@ -60,7 +60,7 @@ impl Machine {
     fn udev_properties(&self, disk: &Disk) -> HashMap<String, String> {
         let number = fs::read_to_string(disk.folder.join("dev")).unwrap_or_default();
         let entry = self.udev.join(format!("b{}", number.trim()));
-        let text = hemi_text::read(&entry).unwrap_or_default();
+        let text = read_lossy(&entry).unwrap_or_default();
         let properties = text.lines().filter_map(|line| line.strip_prefix("E:")?.split_once('='));
         properties.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
@@ -119,6 +119,20 @@ mod tests {
         assert_eq!(drive.serial.as_deref(), Some("ZGY1ABCD"));
         assert_eq!(drive.firmware.as_deref(), Some("SC60"));
         assert_eq!((drive.rotational, drive.kind), (Some(true), DriveKind::Hdd));
+    }
+
+    #[test]
+    fn a_property_with_odd_bytes_costs_no_other() {
+        let made = Made::new();
+        made.number("8:16", "ata2/sdb");
+        made.put("sys/devices/ata2/sdb/dev", "8:16\n");
+        made.put("udev/b8:16", "");
+        let entry = b"E:ID_FS_LABEL=caf\xe9\nE:ID_MODEL=ST4000VN008\nE:ID_SERIAL_SHORT=ZGY1ABCD\n";
+        fs::write(made.machine.udev.join("b8:16"), entry).expect("a file");
+        let folder = made.machine.sys.join("devices/ata2/sdb");
+        let drive = made.machine.identity(&Disk { name: "sdb".into(), folder });
+        assert_eq!(drive.model.as_deref(), Some("ST4000VN008"));
+        assert_eq!(drive.serial.as_deref(), Some("ZGY1ABCD"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Other, OtherState};
 use crate::device;
-use hemi_io::probe::Identity;
+use hemi_io::probe::{Identity, backing_file};
 
 /// The directory in which the kernel lists block devices, partitions included.
 const BLOCK_DEVICES: &str = "/sys/class/block";
@@ -122,10 +122,8 @@ fn lies_on(upper: &Candidate, lower: &Candidate) -> bool {
     {
         return true;
     }
-    let backing = fs::read_to_string(sys.join("loop/backing_file")).unwrap_or_default();
-    let backing = backing.trim_end_matches('\n');
-    !backing.is_empty()
-        && fs::metadata(backing).is_ok_and(|metadata| storage_of(&metadata) == lower.storage)
+    let backing = backing_file(&sys).and_then(|file| fs::metadata(file).ok());
+    backing.is_some_and(|metadata| storage_of(&metadata) == lower.storage)
 }
 
 /// Returns the sysfs directory of a device.

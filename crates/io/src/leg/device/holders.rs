@@ -9,7 +9,7 @@ use crate::probe::{mount_point, partition_names, sys_folder};
 /// Returns the exclusive user of a block device in words, as far as this mount namespace and the
 /// kernel's list of holders know it.
 pub(super) fn holder(path: &Path) -> Option<String> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = hemi_text::read_lossy("/proc/self/mountinfo").unwrap_or_default();
     user(&folder_of_device(path)?, &mounts)
 }
 
@@ -30,9 +30,9 @@ pub(super) fn mounted_elsewhere(path: &Path) -> Option<String> {
         if !seen.insert(namespace(&process.to_string())?) {
             return None;
         }
-        let mounts = std::fs::read_to_string(format!("/proc/{process}/mountinfo")).ok()?;
+        let mounts = hemi_text::read_lossy(format!("/proc/{process}/mountinfo")).ok()?;
         let user = user(&folder, &mounts)?;
-        let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+        let name = hemi_text::read_lossy(format!("/proc/{process}/comm")).unwrap_or_default();
         let name = name.trim_end();
         Some(format!("{user} in the mount namespace of process {process} ({name})"))
     })
