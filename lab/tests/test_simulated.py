@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,23 @@ def test_what_a_reader_has_to_know_of_the_models_is_noted() -> None:
     sound = opened("sim:nvme-enterprise")
     assert sound.warnings == sound.notes == []
     sound.close()
+
+
+def shown_targets() -> list[tuple[str, str]]:
+    """Returns the simulated targets of commands on pages, each with its page."""
+    docs = Path(__file__).parents[2] / "docs"
+    pages = {str(page.relative_to(docs)): page.read_text() for page in docs.glob("**/*.md")}
+    found = {(page, name) for page in pages for name in re.findall(r"-t (sim:\S+)", pages[page])}
+    # A page may say itself that its example warns.
+    return sorted((page, name) for page, name in found if "hemi-lab warns" not in pages[page])
+
+
+@needs_hemi
+@pytest.mark.parametrize(("page", "target"), shown_targets())
+def test_an_example_does_not_warn_of_itself(page: str, target: str) -> None:
+    driver = opened(target)
+    assert driver.warnings == [], page
+    driver.close()
 
 
 def test_a_target_by_its_name_says_what_it_is() -> None:

@@ -2,8 +2,9 @@
 
 Each page's shell blocks run in order in one shell, on a stage where the paths that the page names
 are small devices and files (hemi_harness/stage.py). A command succeeds unless the page shows its
-error. If the page shows output, the command prints it, except for ids, dates, sizes, times and
-counts (hemi_harness/pages.py). Each command is run or listed in `NOT_RUN`.
+error, and warns of nothing unless the page shows the warning. If the page shows output, the command
+prints it, except for ids, dates, sizes, times and counts (hemi_harness/pages.py). Each command is
+run or listed in `NOT_RUN`.
 """
 
 from __future__ import annotations
@@ -410,6 +411,9 @@ class Reader:
             return f"{command.where}\nexited {ended.code}:\n{ended.output}"
         # A reader's drives fail by themselves, those of a stage by injection.
         printed = re.sub(r"^injected  leg .*\n", "", ended.output, flags=re.MULTILINE)
+        shown_warnings = [line for line in command.output if line.startswith("warning:")]
+        if "warning: " in printed and not shown_warnings:
+            return f"{command.where}\nwarns, and the page shows no warning:\n{printed}"
         if command.output and not matches(command.output, printed):
             shown = "\n".join(command.output)
             return f"{command.where}\n--- the page shows\n{shown}\n--- it prints\n{printed}"

@@ -21,7 +21,7 @@ HELP = (
     "(nbd://HOST[:PORT]/[EXPORT], nbd+unix:///[EXPORT]?socket=PATH), a hemi volume "
     "(hemi:VOLUME or hemi:CONTROL-SOCKET), a volume made for the run (setup:FILE.toml, "
     "setup:FILE.toml,policy=all,size=1GiB), or a simulated drive or volume (sim:PRESET, "
-    "sim:PRESET+PRESET,policy=first, sim:SYSTEM.toml; also scale=16, volume=1GiB); a file or "
+    "sim:PRESET+PRESET,policy=first, sim:SYSTEM.toml; also scale=4, volume=1GiB); a file or "
     "device on many hosts (PATH,size=1GiB,hosts=HOST+HOST)"
 )
 
