@@ -334,3 +334,21 @@ def test_bad_files_are_refused_with_the_reason(sandbox: Sandbox, load: Path) -> 
     still = sandbox.path("still.csv")
     still.write_text(f"{HEADER}\n0,read,0,0,4096,\n0,read,0,4096,4096,\n")
     hemi_fails("advise", still, says=["same time"])
+
+
+def test_stripes_are_busy_with_their_own_work_too_and_the_volume_is_the_traces(
+    sandbox: Sandbox,
+) -> None:
+    """Checks a light load, under which flash mostly works for itself."""
+    path = trace(sandbox.path("light.csv"), count=4000, rate=400.0)
+    found = json.loads(hemi("advise", path, "--candidates", "nvme-consumer", "--json"))
+    busy = {each["name"]: each["legs"][0]["busy"] for each in found["systems"]}
+    one, two = busy["nvme-consumer"], busy["2 striped nvme-consumer"]
+    assert one / 4 < two < one, busy
+    # Its requests reach almost a gibibyte; less than that is not simulated.
+    assert (1 << 30) - (1 << 20) < found["load"]["volume"] < 1 << 30
+    small = sandbox.path("small.csv")
+    small.write_text(f"{HEADER}\n0,read,0,0,4096,\n{SECOND},read,0,4096,4096,\n")
+    found = json.loads(hemi("advise", small, "--candidates", "gp3", "--json"))
+    assert found["load"]["volume"] == 8192
+    assert "The volume is simulated with 1.07 GB, the least." in found["assumptions"]

@@ -256,7 +256,7 @@ fn legs(
             date: purchase.date.clone(),
             source: purchase.source.clone(),
             flash_scale,
-            busy: (counters.busy as f64 / time as f64 / f64::from(unit.count)).min(1.0),
+            busy: (counters.busy as f64 / time as f64).min(1.0),
             wear,
         }
     };

@@ -13,6 +13,10 @@ use crate::load::Load;
 use crate::request::Request;
 use crate::units::{Stocked, Unit};
 
+/// Least size of the volume that is simulated: one too small for hemi's layout helps nobody.
+const LEAST_VOLUME: u64 = 1 << 30;
+/// A volume has a multiple of this.
+const BLOCK: u64 = 4096;
 /// Most drives of a stripe.
 const WIDEST: u64 = 16;
 
@@ -82,6 +86,11 @@ impl Candidates {
             return Err(AdviseError::Nothing { reasons: reasons(&all.left_out) });
         }
         Ok(all)
+    }
+
+    /// Returns the bytes of the volume as it is simulated.
+    pub fn simulated_volume(&self) -> u64 {
+        self.volume.max(LEAST_VOLUME).next_multiple_of(BLOCK)
     }
 
     /// Returns the drives that have a price.

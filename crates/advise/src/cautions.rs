@@ -116,6 +116,10 @@ pub(crate) fn assumptions(
             .to_owned(),
     ];
     said.extend(load.assumptions.clone());
+    let simulated = all.simulated_volume();
+    if about(simulated) != about(all.volume) {
+        said.push(format!("The volume is simulated with {}, the least.", about(simulated)));
+    }
     use hemi_drives::preset::Precondition;
     said.push(
         match request.state {

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use hemi_simulate::parallel;
 use hemi_simulate::stock::Stock;
 use hemi_simulate::system::PolicyName;
-use hemi_units::{SECOND, SECTOR_BYTES};
+use hemi_units::SECOND;
 
 use crate::advice::{Advice, Asked, LoadReport, Runs, SystemAdvice};
 use crate::candidates::{Candidate, Candidates, LeftOut};
@@ -50,8 +50,6 @@ pub mod units;
 /// Currency of the presets' prices, used unless a user's prices name another.
 pub const CURRENCY: &str = "USD";
 
-/// Least size of the volume over a pair: one too small for hemi's layout helps nobody.
-const LEAST_VOLUME: u64 = 1 << 30;
 /// Number of classes of requests that are reported.
 const CLASSES: usize = 8;
 
@@ -83,14 +81,12 @@ pub fn advise(
 ) -> Result<Advice, AdviseError> {
     request.check()?;
     let all = Candidates::of(request, load)?;
-    let block = 4096;
-    let volume = all.volume.max(LEAST_VOLUME).next_multiple_of(block.max(SECTOR_BYTES));
     let bench = Bench {
         load,
         stock,
         state: request.state,
         seed: request.seed,
-        volume,
+        volume: all.simulated_volume(),
         exposure: request.exposure,
     };
     let placed = request.what_if.map(|rate| Placed::in_load(rate, load));
@@ -131,7 +127,7 @@ pub fn advise(
     left_out.sort();
     let not_simulated = rounds.rest();
     Ok(Advice {
-        load: report(load, volume),
+        load: report(load, all.volume),
         assumptions: cautions::assumptions(load, &all, request, not_simulated.as_ref()),
         cautions: cautions::of(load, &all, &systems, request)?,
         asked: asked(request, &all, placed),

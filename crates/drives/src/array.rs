@@ -163,7 +163,6 @@ pub struct Array<D> {
     done: Vec<Completion>,
     scratch: Scratch,
     counters: Counters,
-    busy_since: Instant,
     now: Instant,
 }
 
@@ -218,7 +217,6 @@ impl<D: Drive> Array<D> {
             done: Vec::new(),
             scratch: Scratch { gathered, ..Scratch::default() },
             counters: Counters::default(),
-            busy_since: Instant::NEVER,
             now: Instant(0),
             members,
             layout,
@@ -281,9 +279,6 @@ impl<D: Drive> Drive for Array<D> {
     }
 
     fn submit(&mut self, now: Instant, request: Request) {
-        if self.jobs.used() == 0 {
-            self.busy_since = now;
-        }
         let Request { tag, operation, extent } = request;
         let job = Job { tag, operation, extent, left: 0, reached: extent.start, result: Ok(()) };
         let place = self.jobs.take(|| job);
@@ -305,18 +300,10 @@ impl<D: Drive> Drive for Array<D> {
             }
             self.now = at;
             self.step(at);
-            if self.jobs.used() == 0 && self.busy_since != Instant::NEVER {
-                self.counters.busy += at.since(self.busy_since);
-                self.busy_since = Instant::NEVER;
-            }
         }
         done.append(&mut self.done);
         self.now = now;
         self.members.settle(now, &mut self.scratch.completions);
-        if self.jobs.used() > 0 {
-            self.counters.busy += now.since(self.busy_since);
-            self.busy_since = now;
-        }
     }
 
     fn counters(&self) -> Counters {
@@ -330,7 +317,6 @@ impl<D: Drive> Drive for Array<D> {
             flushes: own.flushes,
             read_bytes: own.read_bytes,
             written_bytes: own.written_bytes,
-            busy: own.busy,
             energy,
             failed: own.failed,
             members_out: own.members_out + members.members_out,

@@ -111,7 +111,8 @@ pub struct Counters {
     pub read_bytes: u64,
     /// Bytes written by the host.
     pub written_bytes: u64,
-    /// Nanoseconds during which the drive had work.
+    /// Nanoseconds during which the drive had work, its own upkeep included; of an array, the mean of
+    /// its members.
     pub busy: u64,
     /// Movements of the arm.
     pub seeks: u64,

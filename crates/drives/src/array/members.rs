@@ -185,6 +185,7 @@ impl<D: Drive> Members<D> {
         let mut all = Counters { erases_least: u64::MAX, ..Counters::default() };
         for drive in &self.drives {
             let one = drive.counters();
+            all.busy += one.busy;
             all.seeks += one.seeks;
             all.pages_written += one.pages_written;
             all.pages_copied += one.pages_copied;
@@ -200,6 +201,7 @@ impl<D: Drive> Members<D> {
             all.energy += one.energy;
             all.members_out += one.members_out;
         }
+        all.busy /= self.drives.len().max(1) as u64;
         all
     }
 

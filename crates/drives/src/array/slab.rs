@@ -32,6 +32,7 @@ impl<T> Slab<T> {
     }
 
     /// Returns the number of slots in use.
+    #[cfg(test)]
     pub(super) fn used(&self) -> usize {
         self.places.len() - self.free.len()
     }

@@ -426,6 +426,18 @@ proptest! {
 }
 
 #[test]
+fn an_array_is_as_busy_as_its_members_on_average() {
+    let member = FixedService::new(1500, 100 * MICROSECOND, MICROSECOND);
+    let mut array = Array::new(&parameters(Level::Raid0, 2), vec![member; 2]).unwrap();
+    // Three requests for the first member, and one for the second at the same time.
+    let read = |start| (Instant(0), Operation::Read, Extent::new(start, 8));
+    open_loop(&mut array, &[read(0), read(8), read(16), read(128)]);
+    let busy: Vec<u64> = array.members.drives().iter().map(|it| it.counters().busy).collect();
+    assert_eq!(busy[0], 3 * busy[1]);
+    assert_eq!(array.counters().busy, 2 * busy[1]);
+}
+
+#[test]
 fn what_is_drawn_at_the_wall_is_more_than_what_arrives() {
     let joules = |efficiency: f64| {
         let of = Parameters { supply_efficiency: efficiency, ..parameters(Level::Raid0, 2) };
