@@ -93,6 +93,7 @@ class FakeTarget:
     driver: FakeDriver
     path: str = "/dev/fake"
     found: Hazards = field(default_factory=Hazards)
+    text: str = "device:/dev/fake"
 
     def describe(self) -> Description:
         return Description("fake", "file", bytes=self.driver.capacity)

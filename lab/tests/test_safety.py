@@ -28,7 +28,9 @@ def test_what_holds_something_has_to_be_named() -> None:
     assert caught.value.way_out.endswith("--wipe /dev/fake")
     with pytest.raises(RefusedError):
         safety.check(full, ["/dev/other"])
-    assert safety.check(full, ["/dev/fake"]) == ["ext4 (filesystem)"]
+    # By its path, or as it was given.
+    for named in ("/dev/fake", "device:/dev/fake"):
+        assert safety.check(full, [named]) == ["ext4 (filesystem)"]
 
 
 def test_what_is_in_use_is_refused_whatever_is_said() -> None:

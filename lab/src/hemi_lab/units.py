@@ -117,6 +117,11 @@ def shown_count(count: float) -> str:
     return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
 
 
+def counted(count: int, one: str) -> str:
+    """Returns a text such as `1 run` or `1,200 runs`, for a word with a regular plural."""
+    return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
+
+
 def signed(text: str) -> str:
     """Returns a number's text with a true minus sign, as wide as a plus."""
     return text.replace("-", "\N{MINUS SIGN}")

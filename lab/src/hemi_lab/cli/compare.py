@@ -59,7 +59,7 @@ def compare(
     time_scale: Annotated[float, typer.Option(help="Multiplies every time of the plan.")] = 1.0,
     wipe: Annotated[
         list[str] | None,
-        typer.Option(help="Data at this PATH may be destroyed; has to name the target."),
+        typer.Option(help="Data of the target of this name or PATH may be destroyed."),
     ] = None,
     html: Annotated[
         Path | None, typer.Option(help="The page; compare.html beside the runs by default.")

@@ -55,7 +55,7 @@ def run(
     repeat: Annotated[int, typer.Option(min=1, help="Number of times to run the plan.")] = 1,
     wipe: Annotated[
         list[str] | None,
-        typer.Option(help="Data at this PATH may be destroyed; has to name the target."),
+        typer.Option(help="Data of the target of this name or PATH may be destroyed."),
     ] = None,
     hosts: Annotated[
         list[str] | None,

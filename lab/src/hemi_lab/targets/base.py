@@ -68,8 +68,10 @@ class Needs:
 class Target(Protocol):
     """A target of measurements."""
 
+    text: str
+    """The name that the user gave. `--wipe` may name it."""
     path: str
-    """The path that `--wipe` has to name."""
+    """The path that `--wipe` may name, too."""
 
     def describe(self) -> Description:
         """Describes the target. Changes nothing."""

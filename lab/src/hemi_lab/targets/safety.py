@@ -36,7 +36,9 @@ def check(target: Target, wipe: list[str]) -> list[str]:
             "Unmount it or stop what uses it. --wipe does not help here: whoever uses it "
             "would be harmed.",
         )
-    if hazards.holds and not any(same(named, target.path) for named in wipe):
+    if hazards.holds and not any(
+        named == target.text or same(named, target.path) for named in wipe
+    ):
         raise RefusedError(
             f"{target.path} is not empty: {'; '.join(hazards.holds)}",
             f"If it may be destroyed, say so: --wipe {target.path}",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -20,12 +21,16 @@ from hemi_lab.steps import CAUSES
 from hemi_lab.targets.base import Description, Hazards, Needs, check_legs
 from hemi_lab.targets.nbd import check_export, export_driver, export_hazards
 from hemi_lab.targets.volume_faults import VolumeFaults
+from hemi_lab.units import counted
 
 _EVERY_SECONDS = 1.0
 """Time between two queries of the status."""
 
 _CLOSELY_SECONDS = 0.2
 """About as often as the status changes. hemi makes one every quarter of a second."""
+
+_LEAVE_SECONDS = 2.0
+"""Longest time for which connections that have ended are still in the status."""
 
 
 class VolumeTarget:
@@ -40,8 +45,10 @@ class VolumeTarget:
 
     def command(self, *arguments: str) -> str:
         """Returns the output of a `hemi` command on this volume."""
-        hemi = tool.find("hemi", "HEMI", INSTALL)
-        return tool.run([hemi, *arguments, *self._named]).output
+        return tool.run([self._hemi(), *arguments, *self._named]).output
+
+    def _hemi(self) -> str:
+        return tool.find("hemi", "HEMI", INSTALL)
 
     def status(self) -> dict[str, Any]:
         """Returns the volume's status."""
@@ -61,13 +68,25 @@ class VolumeTarget:
         """Returns the URI of its export."""
         if self._uri:
             return self._uri
-        if "/" in self.path and self.path.endswith(".sock"):
-            # The default export lies beside the control socket.
-            return f"nbd+unix:///?socket={self.path.removesuffix('.sock')}.nbd"
+        control = self._control()
+        # The default export lies beside the control socket.
+        socket = Path(control).with_suffix(".nbd")
+        if control.endswith(".sock") and socket.is_socket():
+            return f"nbd+unix:///?socket={socket}"
         raise UsageError(
-            f"target {self.text!r}: where its export is, is not known",
-            f"Say so: {self.text},nbd=nbd+unix:///?socket=PATH",
+            f"target {self.text!r}: its export is not beside its control socket, {control}",
+            f"Say where it is: {self.text},nbd=nbd+unix:///?socket=PATH",
         )
+
+    def _control(self) -> str:
+        """Returns the path of its control socket."""
+        if "/" in self.path:
+            return self.path
+        # A volume that is not served is refused here, with the way out.
+        served = self.status()["id"]
+        listed = json.loads(tool.run([self._hemi(), "list", "--json"]).output)
+        found = (volume["control"] for volume in listed["volumes"] if volume["id"] == served)
+        return str(next(found, self.path))
 
     def describe(self) -> Description:
         """Describes the volume and its legs from its status."""
@@ -84,9 +103,21 @@ class VolumeTarget:
 
     def hazards(self) -> Hazards:
         """Returns a hazard for connected clients and for data."""
-        connected = int(self.status()["clients"]["connections"]["open"])
-        in_use = [f"{connected} clients are connected to it"] if connected else []
+        verb = "is" if (connected := self._connected()) == 1 else "are"
+        in_use = [f"{counted(connected, 'client')} {verb} connected to it"] if connected else []
         return Hazards(in_use, export_hazards(self.export()).holds)
+
+    def _connected(self) -> int:
+        """Returns the number of clients that are connected now. The status is a little older: the
+        lab's own connections, which have just ended, are still in it, and new clients are not."""
+        asked, until = time.time() * 1000, time.monotonic() + _LEAVE_SECONDS
+        while True:
+            status = self.status()
+            connected = int(status["clients"]["connections"]["open"])
+            is_new = status["at_ms"] - status["age_ns"] / 1e6 >= asked
+            if time.monotonic() > until or (is_new and not connected):
+                return connected
+            time.sleep(_CLOSELY_SECONDS)
 
     def check(self, needs: Needs) -> None:
         """Raises if an engine or the export is missing, or a leg the plan freezes may not be
