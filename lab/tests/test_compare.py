@@ -10,6 +10,7 @@ import pages
 import polars as pl
 import pytest
 from fakes import CAPACITY, FakeDriver, FakeTarget
+from hemi_lab.cli import app
 from hemi_lab.comparison import page, summary
 from hemi_lab.comparison.figures import Compared, Figure, compared
 from hemi_lab.comparison.freezes import SHOWN, compared_freezes
@@ -25,6 +26,7 @@ from hemi_lab.steps import Step
 from hemi_lab.targets.base import Description, Hazards
 from hemi_lab.tool import Interrupted
 from test_runner import HEAD
+from typer.testing import CliRunner
 
 PLAN = (
     HEAD
@@ -398,3 +400,12 @@ def test_a_freeze_stands_in_the_summary_by_its_longest_request(frozen_sides: lis
     assert rows[0][4] == "better"
     # A time and a rate have no mean ratio.
     assert (rows[-1][0], rows[-1][3]) == ("all, geometric mean", "–")
+
+
+def test_a_comparison_wants_two_sides() -> None:
+    with pytest.raises(UsageError) as caught:
+        CliRunner().invoke(app, ["compare", "a"], catch_exceptions=False)
+    assert caught.value.what == "a comparison wants from 2 to 26 sides, and 1 side is named"
+    assert "another side" in caught.value.way_out
+    with pytest.raises(UsageError, match="and 27 sides are named"):
+        CliRunner().invoke(app, ["compare", *"a" * 27], catch_exceptions=False)

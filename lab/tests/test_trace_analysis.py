@@ -11,6 +11,7 @@ import re
 import shutil
 import struct
 import subprocess
+import tempfile
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -675,6 +676,23 @@ def test_the_command_writes_table_figures_and_page(tmp_path: Path) -> None:
     assert "srv.0" in outside_scripts and "Response times" in outside_scripts
     # Nothing is fetched from elsewhere.
     assert '="http' not in outside_scripts and "<script src" not in page
+
+
+@hemi
+def test_a_first_look_prints_and_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(MSR)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    done = CliRunner().invoke(app, ["traces", str(path), "--jobs", "1"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "srv.1" in done.stdout and "report.html" not in done.stdout
+    assert "nothing is kept; --out" in done.stderr
+    assert sorted(tmp_path.rglob("*")) == [path, tmp_path / "temporary"]
+    with pytest.raises(UsageError, match="--on ray: its machines share no place"):
+        CliRunner().invoke(app, ["traces", str(path), "--on", "ray"], catch_exceptions=False)
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""hemi-lab on NBD exports of other servers and on hemi's: its messages before anything is written."""
+"""hemi-lab on NBD exports of other servers and of hemi: its messages before anything is written."""
 
 from __future__ import annotations
 

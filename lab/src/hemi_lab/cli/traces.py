@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -11,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from hemi_lab.errors import UsageError
-from hemi_lab.parallel.base import pool
+from hemi_lab.parallel.base import Pool, pool
 from hemi_lab.trace_analysis import results, shown
 from hemi_lab.trace_analysis.analysis import Store, read_missing
 from hemi_lab.trace_analysis.conversion import Reading
@@ -20,7 +22,7 @@ from hemi_lab.trace_analysis.page import notes
 from hemi_lab.trace_analysis.task import Analysed
 from hemi_lab.trace_analysis.tasks import PART, Trace
 from hemi_lab.trace_analysis.tasks import traces as traces_of
-from hemi_lab.units import parse_size, shown_size
+from hemi_lab.units import counted, parse_size, shown_size
 
 _SHOWN_VOLUMES = 20
 
@@ -33,8 +35,12 @@ def register(app: typer.Typer) -> None:
 def traces(
     files: Annotated[list[Path], typer.Argument(help="Traces, of one format.")],
     out: Annotated[
-        Path, typer.Option(help="Directory of results; parts in it are not read again.")
-    ],
+        Path | None,
+        typer.Option(
+            help="Directory of results; parts in it are not read again. Without it, the figures "
+            "are printed and nothing is kept."
+        ),
+    ] = None,
     format_: Annotated[
         str | None,
         typer.Option("--format", help="As --from of hemi trace; recognised by default."),
@@ -67,35 +73,61 @@ def traces(
         block_bytes = parse_size(block)
     except ValueError as error:
         raise UsageError(f"--block: {error}") from error
+    if out is None and on != "local":
+        raise UsageError(f"--on {on}: its machines share no place", "Give one: --out FOLDER.")
     workers = pool(on, jobs, address)
+    with ExitStack() as stack:
+        place = out or Path(stack.enter_context(TemporaryDirectory(prefix="hemi-lab-traces-")))
+        reading = Reading(format_, time_unit, event)
+        found = _found(files, reading, place, joined, block_bytes, part, console)
+        _analyse(found, place, workers, dry_run, console, keep=out is not None)
+
+
+def _bars(console: Console) -> Progress:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bars:
+    return Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+
+
+def _found(
+    files: list[Path],
+    reading: Reading,
+    place: Path,
+    joined: bool,
+    block: int,
+    part: int,
+    console: Console,
+) -> list[Trace]:
+    with _bars(console) as bars:
         line = bars.add_task("files", total=len(files))
-        found = traces_of(
-            files,
-            Reading(format_, time_unit, event),
-            out / "tables",
-            joined,
-            block_bytes,
-            part,
-            lambda: bars.advance(line),
+        return traces_of(
+            files, reading, place / "tables", joined, block, part, lambda: bars.advance(line)
         )
-        bars.remove_task(line)
-        store = Store(out)
-        tasks = [task for trace in found for task in trace.tasks]
-        if dry_run:
-            missing = {task.key for task in tasks if not store.has(task)}
-            console.print(f"{len(tasks)} parts, {len(missing)} without a result yet")
-            return
+
+
+def _analyse(
+    found: list[Trace], place: Path, workers: Pool, dry_run: bool, console: Console, keep: bool
+) -> None:
+    """Reads the missing parts of traces, prints the figures, and writes the page if it is kept."""
+    store = Store(place)
+    tasks = [task for trace in found for task in trace.tasks]
+    if dry_run:
+        missing = {task.key for task in tasks if not store.has(task)}
+        console.print(f"{counted(len(tasks), 'part')}, {len(missing)} without a result yet")
+        return
+    with _bars(console) as bars:
         line = bars.add_task("parts", total=None)
 
         def show(done: int, whole: int, last: Analysed | None) -> None:
             bars.update(line, completed=done, total=whole)
 
         done = read_missing(found, store, workers, show)
-    folder, figures = results.write(found, store, out)
+    if not keep:
+        _print(found, results.figures(found, store), console)
+        console.print("nothing is kept; --out FOLDER keeps the figures and writes a page of charts")
+        return
+    folder, figures = results.write(found, store, place)
     _print(found, figures, console)
-    console.print(f"{done.run} parts read, {done.known} known before")
+    console.print(f"{counted(done.run, 'part')} read, {done.known} known before")
     typer.echo(folder / "report.html")
 
 

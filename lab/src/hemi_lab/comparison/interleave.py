@@ -14,6 +14,7 @@ from hemi_lab.steps import Step
 from hemi_lab.targets import safety
 from hemi_lab.targets.base import Target
 from hemi_lab.tool import Interrupted
+from hemi_lab.units import counted
 
 Show = Callable[[Step, Found | None], None]
 Told = Callable[[int, str, Ended], None]
@@ -38,7 +39,11 @@ class Turns:
 def letters(count: int) -> list[str]:
     """Returns the letters A, B, C, …"""
     if not 2 <= count <= 26:
-        raise UsageError(f"{count} sides", "Compare from 2 to 26.")
+        raise UsageError(
+            f"a comparison wants from 2 to 26 sides, and {counted(count, 'side')} "
+            f"{'is' if count == 1 else 'are'} named",
+            "Name the runs, or the targets with --plan, of another side.",
+        )
     return [chr(ord("A") + number) for number in range(count)]
 
 

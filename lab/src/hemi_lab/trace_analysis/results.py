@@ -19,6 +19,12 @@ from hemi_lab.trace_analysis.tasks import Trace
 DISTRIBUTIONS = ("sizes", "seconds", "gaps", "latencies", "runs")
 
 
+def figures(traces: list[Trace], store: Store) -> list[Row]:
+    """Returns the figures of traces. Writes nothing."""
+    block = traces[0].tasks[0].block
+    return [row for trace in traces for row in rows(trace.name, whole(trace, store), block)]
+
+
 def write(traces: list[Trace], store: Store, folder: Path) -> tuple[Path, list[Row]]:
     """Merges each trace and writes everything into a directory named by a hash of the tasks.
 
