@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hemi_lab.units import parse_size, parse_time
+from hemi_lab.units import counted, parse_size, parse_time
 
 GRAMMAR = tomllib.loads((Path(__file__).parents[2] / "crates/units/data/grammar.toml").read_text())
 
@@ -38,3 +38,8 @@ def test_numbers_of_tables_are_bytes_and_seconds() -> None:
     for bad in (True, None, 1.5):
         with pytest.raises(ValueError, match="is not a size"):
             parse_size(bad)
+
+
+def test_one_of_a_thing_is_no_plural() -> None:
+    said = [counted(number, "run") for number in (0, 1, 2, 1200)]
+    assert said == ["0 runs", "1 run", "2 runs", "1,200 runs"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from hemi_lab.results.model import Check, Result
-from hemi_lab.units import shown_time
+from hemi_lab.units import counted, shown_time
 
 LITTLE = 0.02
 """Largest deviation from Little's law, as a share."""
@@ -84,7 +84,7 @@ def _completed(loads: pl.DataFrame) -> Check:
     return Check(
         name="issued = completed",
         passed=issued == completed,
-        said=f"{issued:,} requests issued, {completed:,} completed and measured",
+        said=f"{counted(issued, 'request')} issued, {completed:,} completed and measured",
         value=float(completed - issued),
         bound=0.0,
     )
@@ -126,8 +126,8 @@ def _headroom(result: Result, loads: pl.DataFrame) -> Check:
         name=name,
         passed=worst["used"] <= CPU,
         said=(
-            f"the generator used {worst['used']:.0%} of {result.host.cores} cores at most (step "
-            f"{worst['step']}, its start included)"
+            f"the generator used {worst['used']:.0%} of {counted(result.host.cores, 'core')} "
+            f"at most (step {worst['step']}, its start included)"
         ),
         value=worst["used"],
         bound=CPU,

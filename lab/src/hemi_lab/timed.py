@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from hemi_lab.units import Size, Time, shown_size
+from hemi_lab.units import Size, Time, counted, shown_size
 from hemi_lab.workload import Load, Strict, Zone
 
 TraceFormat = Literal[
@@ -99,9 +99,8 @@ class CheckpointLoad(OverLoop):
 
     def shown(self) -> str:
         """Returns a text of the loop and the burst."""
-        return (
-            f"{self.over.shown()}, with {self.pages:,} pages of {shown_size(self.page)} at a time"
-        )
+        pages = f"{counted(self.pages, 'page')} of {shown_size(self.page)}"
+        return f"{self.over.shown()}, with {pages} at a time"
 
 
 class ReferenceLoad(OverLoop):

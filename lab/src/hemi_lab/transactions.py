@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hemi_lab.database.settings import Workload
+from hemi_lab.units import counted
 from hemi_lab.workload import Strict, Zone
 
 
@@ -35,7 +36,7 @@ class DatabaseLoad(Strict):
 
     def shown(self) -> str:
         """Returns a text such as `A/B, 8 threads`."""
-        return f"{self.placement}, {self.threads} threads"
+        return f"{self.placement}, {counted(self.threads, 'thread')}"
 
 
 class ScanLoad(Strict):

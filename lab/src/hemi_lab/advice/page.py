@@ -11,7 +11,7 @@ from hemi_lab.advice.model import Advice, Deciding, Known, Leg, System
 from hemi_lab.report import axes, colours
 from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Part, Table
-from hemi_lab.units import shown_count, shown_size, shown_time
+from hemi_lab.units import counted, shown_count, shown_size, shown_time
 
 _COLOURS = {"meets": colours.GREEN, "close": colours.ORANGE, "misses": colours.GREY}
 _SYMBOLS = {1: "circle", 2: "diamond"}
@@ -290,7 +290,7 @@ def _leg(leg: Leg) -> str:
     if wear.years_amplified is not None:
         said += f", rated for {_years(wear.years_amplified)} of that"
     if wear.replacements:
-        said += f", replaced {wear.replacements} times"
+        said += f", replaced {counted(wear.replacements, 'time')}"
     if wear.of_workload is not None:
         said += f", {wear.of_workload:.1%} of the rated workload"
     return said + "."

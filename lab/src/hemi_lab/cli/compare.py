@@ -25,6 +25,7 @@ from hemi_lab.runner import Ended
 from hemi_lab.targets.base import Target
 from hemi_lab.targets.database import parse_database
 from hemi_lab.targets.parse import HELP, parse
+from hemi_lab.units import counted
 
 
 def register(app: typer.Typer) -> None:
@@ -112,7 +113,7 @@ def compare(
 def _print(sides: list[Side], found: dict[str, list[Compared]]) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for known in sides:
-        console.print(f"{known.letter}  {known.name}: {len(known.readers)} runs")
+        console.print(f"{known.letter}  {known.name}: {counted(len(known.readers), 'run')}")
     for said in page.warnings(sides):
         console.print(f"note: {said}")
     console.print()

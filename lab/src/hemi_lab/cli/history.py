@@ -12,6 +12,7 @@ from hemi_lab.errors import UsageError
 from hemi_lab.history import page
 from hemi_lab.history.series import chosen, runs, series
 from hemi_lab.printed import print_table
+from hemi_lab.units import counted
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +43,7 @@ def history(
     found = series(readers, test or [], label)
     if not found:
         raise UsageError(
-            f"{len(readers)} runs, and no load that two of one target and plan have",
+            f"{counted(len(readers), 'run')}, and no load that two of one target and plan have",
             "A history needs two runs or more; --label names a load that they have.",
         )
     console = Console(highlight=False, markup=False, soft_wrap=True)

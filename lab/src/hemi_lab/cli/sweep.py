@@ -17,7 +17,7 @@ from hemi_lab.sweeps import sweep as sweeps
 from hemi_lab.sweeps.cases import tasks as tasks_of
 from hemi_lab.sweeps.store import Store
 from hemi_lab.sweeps.task import Simulated
-from hemi_lab.units import shown_count, shown_rate, shown_time
+from hemi_lab.units import counted, shown_count, shown_rate, shown_time
 
 _MOST_SEEDS = 10_000
 _SHOWN_ROWS = 60
@@ -58,7 +58,7 @@ def sweep(
     store = Store(out)
     if dry_run:
         missing = sum(not store.has(task) for task in tasks)
-        console.print(f"{len(tasks)} simulations, {missing} without a result yet")
+        console.print(f"{counted(len(tasks), 'simulation')}, {missing} without a result yet")
         return
     workers = pool(on, jobs, address)
     columns = TextColumn("simulations"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()

@@ -12,7 +12,7 @@ from hemi_lab.costs.wear import written_per_day
 from hemi_lab.report import colours
 from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Table
-from hemi_lab.units import shown_count
+from hemi_lab.units import counted, shown_count
 
 
 def money(value: float, currency: str) -> str:
@@ -40,7 +40,7 @@ def costs_table(plan: CostPlan, costs: list[Cost]) -> Table:
         for cost in costs
     ]
     headings = ["", "drives", "for", "purchase", "kWh a year", "energy a year"]
-    headings += [f"{years} years" for years in plan.years]
+    headings += [counted(years, "year") for years in plan.years]
     note = (
         f"Energy with {plan.electricity.cooling_percent:g} % for cooling, "
         f"{plan.hours.load:g} h under load and {plan.hours.idle:g} h idle a day, at "
@@ -80,8 +80,8 @@ def drives_table(plan: CostPlan, costs: list[Cost]) -> Table:
         "IOPS",
         "under load",
         "idle",
-        f"a TB, {last} years",
-        f"1,000 IOPS, {last} years",
+        f"a TB, {counted(last, 'year')}",
+        f"1,000 IOPS, {counted(last, 'year')}",
     ]
     sources = "; ".join(
         f"{cost.option.name}: {cost.power.source}{' (simulated)' if cost.power.simulated else ''}"
@@ -115,7 +115,7 @@ def wear_table(plan: CostPlan, costs: list[Cost]) -> Table | None:
             ]
         )
     headings = ["", "written a day", "write ampl.", "rated for", "lasts"]
-    headings += [f"replaced in {years} years" for years in plan.years]
+    headings += [f"replaced in {counted(years, 'year')}" for years in plan.years]
     sources = "; ".join(
         f"{cost.option.name}: {cost.wear.source}"
         for cost in costs
@@ -171,7 +171,9 @@ def write(plan: CostPlan, costs: list[Cost], source: str, path: Path) -> None:
 def _bars(plan: CostPlan, costs: list[Cost]) -> go.Figure:
     figure = go.Figure()
     figure.update_layout(height=140 + 50 * len(costs) * len(plan.years), barmode="stack")
-    rows = [f"{cost.option.name}, {years} years" for cost in costs for years in plan.years]
+    rows = [
+        f"{cost.option.name}, {counted(years, 'year')}" for cost in costs for years in plan.years
+    ]
     figure.add_bar(
         x=[cost.purchase for cost in costs for _ in plan.years],
         y=rows,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hemi_lab.statistics.histogram import Histogram
+from hemi_lab.units import counted
 
 from .consistency import Finding
 from .sysbench import Report, Second
@@ -110,14 +111,14 @@ class OltpResult:
             ):
                 said += [
                     f"{one.placement} {when}: condition {f.number} ({f.statement}) is broken "
-                    f"{f.violations} times, such as {'; '.join(f.examples)}"
+                    f"{counted(f.violations, 'time')}, such as {'; '.join(f.examples)}"
                     for f in findings
                     if not f.holds
                 ]
             for step in one.steps:
                 if step.audit:
                     said += [
-                        f"{one.placement}, {step.threads} threads"
+                        f"{one.placement}, {counted(step.threads, 'thread')}"
                         f"{' (warm-up)' if step.warm_up else ''}: {problem}"
                         for problem in step.audit.problems
                     ]

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hemi_lab.errors import LabError
+from hemi_lab.units import counted
 
 from . import consistency, sysbench, workloads
 from .results import (
@@ -203,7 +204,7 @@ class OltpRun:
         warm_up: bool,
     ) -> None:
         purpose = "warm-up" if warm_up else "step"
-        self._say(f"{result.placement}: {purpose}, {threads} threads, {seconds} s")
+        self._say(f"{result.placement}: {purpose}, {counted(threads, 'thread')}, {seconds} s")
         series: list[sysbench.Second] = []
         began = datetime.now(UTC).isoformat(timespec="milliseconds")
         step = Step(threads, seconds, warm_up, began, series)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hemi_lab.errors import LabError
+from hemi_lab.units import counted
 
 from .extents import Layout, copy_contiguous, copy_fragmented, layout_of
 from .server import MariaDb
@@ -230,8 +231,8 @@ class ScanRun:
         whole, parts = layouts["contiguous"].fragments, layouts["fragmented"].fragments
         if parts < _LEAST_RATIO * whole:
             self.result.problems.append(
-                f"the file system gave {parts} fragments to the fragmented file and {whole} to "
-                "the contiguous one: the layouts are hardly different"
+                f"the file system gave {counted(parts, 'fragment')} to the fragmented file and "
+                f"{whole} to the contiguous one: the layouts are hardly different"
             )
         mode = table.stat().st_mode
         for number in range(self._settings.repeats):

@@ -15,7 +15,7 @@ from hemi_lab.report.colours import BLUE, GREEN, RED
 from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.statistics.changes import LEAST, Change
-from hemi_lab.units import shown_time, signed
+from hemi_lab.units import counted, shown_time, signed
 
 _RANKS = ((0.5, "50 %"), (0.99, "99 %"), (0.999, "99.9 %"))
 
@@ -81,11 +81,12 @@ def _share(value: float) -> str:
 def said(one: Series) -> str:
     """Returns the outcome in a sentence."""
     if len(one.points) < 4:
-        return f"{len(one.points)} runs: steps are told from four on."
+        return f"{counted(len(one.points), 'run')}: steps are told from four on."
     steps = len(one.of_rate) + len(one.of_p99)
     if not steps:
-        return f"{len(one.points)} runs, and no step: they differ by their own scatter alone."
-    return f"{len(one.points)} runs, {steps} step{'s' if steps > 1 else ''}."
+        runs = counted(len(one.points), "run")
+        return f"{runs}, and no step: they differ by their own scatter alone."
+    return f"{counted(len(one.points), 'run')}, {counted(steps, 'step')}."
 
 
 def chart(one: Series) -> Chart:

@@ -18,7 +18,7 @@ from hemi_lab.plans.model import DatabaseTest
 from hemi_lab.results.model import Check, Outcome
 from hemi_lab.steps import Step, StepResult, no_causes, no_intervals
 from hemi_lab.transactions import DatabaseLoad
-from hemi_lab.units import shown_size
+from hemi_lab.units import counted, shown_size
 
 _LOADS = 30e6, 2e6
 """Assumed range of the rate of loading tables, in bytes a second, checks included."""
@@ -153,7 +153,11 @@ def _facts(result: OltpResult) -> dict[str, float | str]:
 def _checks(test: str, result: OltpResult, cores: int) -> list[Check]:
     """Returns the database part's checks of each step and of the consistency conditions."""
     done = [
-        (f"{one.placement}, {step.threads} threads{' (warm-up)' if step.warm_up else ''}", step)
+        (
+            f"{one.placement}, {counted(step.threads, 'thread')}"
+            f"{' (warm-up)' if step.warm_up else ''}",
+            step,
+        )
         for one in result.placements
         for step in one.steps
         if step.audit is not None
@@ -170,8 +174,8 @@ def _checks(test: str, result: OltpResult, cores: int) -> list[Check]:
             passed=not problems if done else None,
             said="; ".join(problems)
             or (
-                f"{len(done)} steps: threads were in transactions all the time, every event is in "
-                "the histogram, and its 95th percentile is sysbench's own"
+                f"{counted(len(done), 'step')}: threads were in transactions all the time, every "
+                "event is in the histogram, and its 95th percentile is sysbench's own"
                 if done
                 else "no step came to its end"
             ),
@@ -192,7 +196,8 @@ def _checks(test: str, result: OltpResult, cores: int) -> list[Check]:
                 name=f"{test}: processors",
                 passed=worst <= CPU,
                 said=(
-                    f"MariaDB and sysbench used {worst:.0%} of {cores} cores at most ({where}); "
+                    f"MariaDB and sysbench used {worst:.0%} of {counted(cores, 'core')} at most "
+                    f"({where}); "
                     "beyond the bound the figures are the processors', not the storage's"
                 ),
                 value=worst,
@@ -206,7 +211,7 @@ def _checks(test: str, result: OltpResult, cores: int) -> list[Check]:
                 said = f"{len(findings) - len(broken)} of {len(findings)} TPC-C conditions hold"
                 said += "".join(
                     f"; 3.3.2.{finding.number} ({finding.statement}) is broken "
-                    f"{finding.violations} times, such as {'; '.join(finding.examples)}"
+                    f"{counted(finding.violations, 'time')}, such as {'; '.join(finding.examples)}"
                     for finding in broken
                 )
                 name = f"{test}, {one.placement}: consistency after the {when}"

@@ -31,7 +31,7 @@ from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.results.model import Outcome, Result
 from hemi_lab.results.store import Reader
-from hemi_lab.units import shown_count, shown_rate, shown_time
+from hemi_lab.units import counted, shown_count, shown_rate, shown_time
 
 
 @dataclass
@@ -146,7 +146,7 @@ def _steady_said(test: Outcome) -> str:
     if all(tracked.reached for tracked in test.tracked):
         first = test.tracked[0]
         return f"rounds {first.first} to {first.last}"
-    return f"NOT REACHED in {len(test.tracked[0].values)} rounds"
+    return f"NOT REACHED in {counted(len(test.tracked[0].values), 'round')}"
 
 
 def _section(

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from hemi_lab.report import axes
 from hemi_lab.report.colours import BLUE, COLOURS, GREEN, ORANGE
 from hemi_lab.report.parts import Table
-from hemi_lab.units import shown_count, shown_size, shown_time
+from hemi_lab.units import counted, shown_count, shown_size, shown_time
 
 _RANKS = (
     ("p50_seconds", "50 %", GREEN),
@@ -108,7 +108,7 @@ def _by_placement(measured: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
 def points(measured: pl.DataFrame, told: dict[str, Any] | None) -> Table:
     """Returns a row for each placement and thread count."""
     errors = {
-        f"{placement['placement']}, {step['threads']} threads": step["report"]
+        f"{placement['placement']}, {counted(step['threads'], 'thread')}": step["report"]
         for placement in (told or {}).get("placements", [])
         for step in placement["steps"]
         if step["report"] is not None and not step["warm_up"]
@@ -147,7 +147,7 @@ def kinds(told: dict[str, Any]) -> Table | None:
                 ranks = (known[rank] for rank in ("50", "95", "99"))
                 rows.append(
                     [
-                        f"{placement['placement']}, {step['threads']} threads",
+                        f"{placement['placement']}, {counted(step['threads'], 'thread')}",
                         kind["name"].replace("_", " "),
                         f"{kind['committed']:,}",
                         *("–" if rank is None else shown_time(rank / 1e3) for rank in ranks),
@@ -173,7 +173,7 @@ def consistency(told: dict[str, Any]) -> Table | None:
     def said(known: dict[str, int], when: str) -> str:
         if when not in known:
             return "not asked"
-        return f"BROKEN {known[when]:,} times" if known[when] else "holds"
+        return f"BROKEN {counted(known[when], 'time')}" if known[when] else "holds"
 
     rows = [
         [f"{name}, 3.3.2.{number}", statement, said(known, "load"), said(known, "run")]

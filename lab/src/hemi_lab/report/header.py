@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from hemi_lab.results.model import Result
-from hemi_lab.units import shown_size
+from hemi_lab.units import counted, shown_size
 
 Line = tuple[str, str]
 
@@ -110,7 +110,8 @@ def _machine(result: Result, steps: pl.DataFrame) -> list[Line]:
     lines = [
         (
             "host",
-            f"{host.processor}, {host.cores} cores, {shown_size(host.memory_bytes)}, {host.kernel}",
+            f"{host.processor}, {counted(host.cores, 'core')}, {shown_size(host.memory_bytes)}, "
+            f"{host.kernel}",
         ),
         ("engine", f"{result.engine.name} {result.engine.version}"),
     ]

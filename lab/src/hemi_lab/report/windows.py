@@ -6,7 +6,7 @@ from hemi_lab.report import figures
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.results.model import Tracked
 from hemi_lab.statistics.steady import EXCURSION, RANGE
-from hemi_lab.units import shown_rate, shown_time, signed
+from hemi_lab.units import counted, shown_rate, shown_time, signed
 
 
 def parts(tracked: Tracked) -> list[Part]:
@@ -21,7 +21,7 @@ def _said(tracked: Tracked) -> str:
     if tracked.reached:
         said = f"Steady in rounds {tracked.first} to {tracked.last}."
     else:
-        said = f"Steady state NOT REACHED in {len(tracked.values)} rounds."
+        said = f"Steady state NOT REACHED in {counted(len(tracked.values), 'round')}."
     if tracked.left_in_round:
         said += f" Left again: the window from round {tracked.left_in_round} is not steady."
     return said

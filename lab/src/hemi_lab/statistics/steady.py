@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hemi_lab.units import counted
+
 WINDOW = 5
 """Rounds of the window."""
 
@@ -87,7 +89,7 @@ class Steadiness:
         """Returns `steady in rounds 4 to 8`, or a text that it was not reached."""
         if self.reached:
             return f"steady in rounds {self.first} to {self.last}"
-        return f"steady state NOT REACHED in {len(self.values)} rounds"
+        return f"steady state NOT REACHED in {counted(len(self.values), 'round')}"
 
 
 def steadiness(

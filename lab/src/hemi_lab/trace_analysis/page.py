@@ -19,7 +19,7 @@ from hemi_lab.trace_analysis.figures import Row, Skew, accesses, histogram, resp
 from hemi_lab.trace_analysis.parts import Tables
 from hemi_lab.trace_analysis.requests import READ, WRITE
 from hemi_lab.trace_analysis.tasks import Trace
-from hemi_lab.units import shown_count, shown_size, shown_time
+from hemi_lab.units import counted, shown_count, shown_size, shown_time
 
 _MOST_VOLUMES = 40
 _MOST_POINTS = 1500
@@ -78,13 +78,15 @@ def notes(trace: Trace, rows: list[Row]) -> list[str]:
         )
     if whole["out_of_order"]:
         said.append(
-            f"{whole['out_of_order']:,} requests are earlier than the line before them: they have "
-            "no time between requests."
+            "Earlier than the line before them, and so without a time between requests: "
+            f"{counted(whole['out_of_order'], 'request')}."
         )
     if whole["rounded"]:
-        said.append(f"{whole['rounded']:,} requests were rounded outwards to sectors of 512 bytes.")
+        said.append(
+            f"Rounded outwards to sectors of 512 bytes: {counted(whole['rounded'], 'request')}."
+        )
     if whole["empty"]:
-        said.append(f"{whole['empty']:,} requests of no bytes were left out.")
+        said.append(f"Left out, since of no bytes: {counted(whole['empty'], 'request')}.")
     return said
 
 

@@ -30,6 +30,7 @@ from hemi_lab.steps import (
     no_causes,
     no_intervals,
 )
+from hemi_lab.units import counted
 from hemi_lab.workload import Load
 
 PORT = 8765
@@ -84,7 +85,9 @@ class HostsDriver:
         self._hosts = hosts
         self._folder = tempfile.TemporaryDirectory(prefix="hemi-lab-hosts-")
         self._steps = 0
-        self.notes = [f"the load was made by {len(hosts)} hosts at once: {_listed(hosts)}"]
+        self.notes = [
+            f"the load was made by {counted(len(hosts), 'host')} at once: {_listed(hosts)}"
+        ]
         self._destination = self._probed(options, capacity, block)
 
     @property

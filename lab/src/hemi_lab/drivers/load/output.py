@@ -9,6 +9,7 @@ import polars as pl
 from hemi_lab import requests
 from hemi_lab.statistics.histogram import Histogram, Moments, from_hdr_bins
 from hemi_lab.steps import RECORDS, Lateness, Little, Operation, StepResult
+from hemi_lab.units import counted
 
 _KINDS = {"read": "reads", "write": "writes", "flush": "flushes", "all": "all"}
 
@@ -33,7 +34,8 @@ def result(
     if refused is not None:
         notes.append(f"hemi load reports no latencies: {refused}")
     if report["rounded"]:
-        notes.append(f"{report['rounded']:,} requests were rounded to the target's blocks")
+        rounded = counted(report["rounded"], "request")
+        notes.append(f"rounded to the target's blocks: {rounded}")
     if report["failed"]:
         said = ", ".join(
             f"{error['count']:,} × {error['operation']}: {error['error']}"
