@@ -99,6 +99,32 @@ def test_a_file_behind_a_loop_device_is_in_use(tmp_path: Path) -> None:
     assert safety.uses_of_file(tmp_path / "other.img", tmp_path) == []
 
 
+def test_names_that_are_no_utf_8_hide_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = (
+        b"29 1 0:43 / /mnt/caf\xe9 rw - tmpfs tmpfs rw\n31 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n"
+    )
+    (tmp_path / "mountinfo").write_bytes(mounts)
+    odd = tmp_path / os.fsdecode(b"caf\xe9.img")
+    odd.write_bytes(b"")
+    (tmp_path / "swaps").write_bytes(b"Filename Type\n" + os.fsencode(odd) + b" file 1 0 -2\n")
+    loop = tmp_path / "block/loop3/loop"
+    loop.mkdir(parents=True)
+    (loop / "backing_file").write_bytes(os.fsencode(odd) + b"\n")
+    real = Path.read_text
+
+    def read(path: Path, *given: str | None, **named: str | None) -> str:
+        shown = {"/proc/self/mountinfo": "mountinfo", "/proc/swaps": "swaps"}.get(str(path))
+        return real(tmp_path / shown if shown else path, *given, **named)
+
+    monkeypatch.setattr(Path, "read_text", read)
+    assert safety._mounts("8:1") == ["/srv"]
+    assert safety._mounts("0:43") == ["/mnt/caf\N{REPLACEMENT CHARACTER}"]
+    found = safety.uses_of_file(odd, tmp_path)
+    assert found == ["it is behind the loop device loop3", "it is used as swap"]
+
+
 @pytest.mark.parametrize("kind", ["flock", "range"])
 def test_a_locked_file_is_in_use_whatever_is_said(kind: str, tmp_path: Path) -> None:
     leg = tmp_path / "leg.img"

@@ -201,7 +201,9 @@ class Child:
     def cpu_seconds(self) -> float:
         """Returns the processor seconds used so far, user and system."""
         try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            fields = (
+                Path(f"/proc/{self.pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
+            )
         except OSError as error:
             raise self.failed("has ended") from error
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

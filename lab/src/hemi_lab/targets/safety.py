@@ -123,8 +123,7 @@ def uses_of_device(number: tuple[int, int], system: Path = Path("/sys")) -> list
         holders = part / "holders"
         if holders.is_dir():
             found += [f"{name} is held by {holder.name}" for holder in holders.iterdir()]
-        swaps = Path("/proc/swaps").read_text().splitlines()[1:]
-        if any(Path(line.split()[0]).name == name for line in swaps):
+        if any(Path(line.split()[0]).name == name for line in _swaps()):
             found.append(f"{name} is used as swap")
         # The kernel does not count these as holders, and O_EXCL succeeds despite them.
         found += [f"{name} is behind the loop device {loop}" for loop in _loops(device, system)]
@@ -139,8 +138,14 @@ def partitions_of(number: tuple[int, int], system: Path = Path("/sys")) -> list[
 
 def _mounts(device: str) -> list[str]:
     """Returns the mount points of a device (`8:1`) in this mount namespace."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    # One mount point whose name is not UTF-8 must not hide the others.
+    lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
     return [fields[4] for fields in map(str.split, lines) if fields[2] == device]
+
+
+def _swaps() -> list[str]:
+    """Returns the kernel's lines on swap files and devices, whatever their names."""
+    return Path("/proc/swaps").read_text(errors="surrogateescape").splitlines()[1:]
 
 
 def uses_of_file(path: Path, system: Path = Path("/sys")) -> list[str]:
@@ -153,8 +158,7 @@ def uses_of_file(path: Path, system: Path = Path("/sys")) -> list[str]:
         for loop, behind in _backings(system)
         if os.path.samestat(behind, own)
     ]
-    swaps = Path("/proc/swaps").read_text().splitlines()[1:]
-    if any(same(_unescaped(line.split()[0]), str(path)) for line in swaps):
+    if any(same(_unescaped(line.split()[0]), str(path)) for line in _swaps()):
         found.append("it is used as swap")
     return found + locks_on(own)
 
@@ -186,7 +190,7 @@ def _backings(system: Path) -> Iterator[tuple[Path, os.stat_result]]:
     for backing in sorted(system.glob("block/loop*/loop/backing_file")):
         # Either may be gone by now.
         with contextlib.suppress(OSError):
-            yield backing, Path(backing.read_text().removesuffix("\n")).stat()
+            yield backing, Path(os.fsdecode(backing.read_bytes().removesuffix(b"\n"))).stat()
 
 
 def _unescaped(path: str) -> str:

@@ -164,7 +164,9 @@ class ServedVolume:
 
 def _folder_in_memory() -> Path | None:
     """Returns a new directory on tmpfs for the ledger. In a container hemi keeps none by itself."""
-    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    mounts = (
+        line.split() for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines()
+    )
     if not any(mount[1:3] == [_MEMORY, "tmpfs"] for mount in mounts):
         return None
     return Path(tempfile.mkdtemp(prefix="hemi-lab-", dir=_MEMORY))
