@@ -330,7 +330,7 @@ def test_bad_files_are_refused_with_the_reason(sandbox: Sandbox, load: Path) -> 
     ]:
         prices.write_text(text)
         hemi_fails("advise", load, "--prices", prices, "--candidates", "gp3", says=says)
-    hemi_fails("advise", sandbox.path("no.csv"), says=["there is no"])
+    hemi_fails("advise", sandbox.path("no.csv"), says=["does not exist"])
     still = sandbox.path("still.csv")
     still.write_text(f"{HEADER}\n0,read,0,0,4096,\n0,read,0,4096,4096,\n")
     hemi_fails("advise", still, says=["same time"])

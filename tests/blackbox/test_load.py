@@ -206,7 +206,7 @@ def test_refusals_name_what_is_wrong(sandbox: Sandbox) -> None:
     hemi_fails(*argv, says=[target, "not empty", "--wipe"])
     hemi_fails(*argv, "--wipe", sandbox.path("other"), says=["--wipe", "does not name"])
     assert target.read_bytes() == b"\1" * MIB
-    hemi_fails("load", writes, "--target", sandbox.path("none"), says=["there is no"])
+    hemi_fails("load", writes, "--target", sandbox.path("none"), says=["does not exist"])
     hemi_fails("load", writes, "--target", "null:x", says=["null:x"])
     swept = spec(sandbox, f'[workload.open]\nrate = 1\n{READS}[sweep]\n"seed" = [1, 2]\n')
     hemi_fails("load", swept, "--target", "null", says=["sweep"])

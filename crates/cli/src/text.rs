@@ -474,7 +474,7 @@ fn right_align(table: &mut Table, columns: impl std::ops::RangeBounds<usize>) {
     }
 }
 
-fn count(number: u64, thing: &str) -> String {
+pub(crate) fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
 }

@@ -669,7 +669,7 @@ fn what_is_missing_or_something_else_is_told_so() {
     assert!(error.contains("only zeros"), "{error}");
 
     let error = place.refused(&["trace", "convert", "nosuch", "out", "--to", "csv"], 1);
-    assert!(error.contains("there is no nosuch"), "{error}");
+    assert!(error.contains("nosuch does not exist"), "{error}");
     let disksim = ["trace", "convert", "text", "out", "--to", "csv", "--from", "disksim"];
     let error = place.refused(&disksim, 2);
     assert!(error.contains("--time-unit"), "{error}");
@@ -681,7 +681,7 @@ fn what_is_missing_or_something_else_is_told_so() {
                     mix = { read_percent = 100 } }\n";
     std::fs::write(place.path("load.toml"), workload).expect("the folder can be written");
     let error = place.refused(&["load", "load.toml", "--target", "nosuch"], 2);
-    assert!(error.contains("there is no nosuch"), "{error}");
+    assert!(error.contains("nosuch does not exist"), "{error}");
     let error = place.refused(&["load", "load.toml", "--target", "."], 2);
     assert!(error.contains("a target is a regular file"), "{error}");
     let error = place.refused(&["serve", "--leg", "a", "--leg", "b", "--log", "x=y=z"], 2);

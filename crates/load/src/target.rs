@@ -85,7 +85,7 @@ pub enum TargetError {
     #[error(transparent)]
     Open(Box<OpenError>),
     /// It does not exist.
-    #[error("there is no {0}; create it first, as large as it is to be (truncate -s 1G {0})")]
+    #[error("{0} does not exist: create it first, as large as it is to be (truncate -s 1G {0})")]
     Missing(String),
     /// It is a directory, socket or the like.
     #[error("{name} is {found}; a target is a regular file, a block device or an NBD export")]

@@ -92,7 +92,7 @@ impl ReadingArgs {
         } else if path.exists() {
             Reader::open(path, reading)
         } else {
-            let what = format!("there is no {}", path.display());
+            let what = format!("{} does not exist", path.display());
             return Err(Failure::error(Kind::Failed, what, "Check the path."));
         };
         opened.map_err(|error| {

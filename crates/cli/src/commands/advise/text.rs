@@ -278,7 +278,8 @@ fn leg_told(advice: &Advice, leg: &LegAdvice, now: SystemTime) -> String {
                 }
             );
             if wear.replacements > 0 {
-                let _ = write!(said, ", replaced {} times", wear.replacements);
+                let times = crate::text::count(wear.replacements.into(), "time");
+                let _ = write!(said, ", replaced {times}");
             }
         }
         (_, _, Some(share)) => {
