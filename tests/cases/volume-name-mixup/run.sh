@@ -21,4 +21,12 @@ grep -q "control socket of the volume \"$name db\"" other || fault "the second v
 
 # Its own name still finds it.
 "$HEMI" leg detach 1 --volume "$name db" || fault "the volume is not found by its own name"
+
+# A start that waits for a leg answers, too.
+"$HEMI" create --size 16M --leg e --leg f --name "$name in wait" >/dev/null || broken "create"
+mv f away
+start "$HEMI" serve --leg e --leg f --volume "$name in wait" --wait-for-legs 1h >>log 2>&1
+for _ in $(seq 100); do "$HEMI" status --volume "$name in wait" >waiting 2>&1 && break; sleep 0.1; done
+grep -q "$name in wait" waiting || broken "the start that waits does not answer: $(cat waiting)"
+"$HEMI" status --volume "${name}_in_wait" >waiting 2>&1 && fault "--volume ${name}_in_wait shows \"$name in wait\""
 fine "each command acts on the volume that it names"

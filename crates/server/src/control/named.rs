@@ -59,7 +59,12 @@ fn name_in(value: &str) -> Option<String> {
 /// Names the volume in an answer of the control socket, and refuses a request for another volume.
 pub(super) async fn name(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let identity = shared.volume.snapshot().identity.clone();
-    let own = header_value(&identity.name);
+    answer(&identity.name, request, next).await
+}
+
+/// Does what [`name`] does for a volume with this name.
+pub(super) async fn answer(name: &str, request: Request, next: Next) -> Response {
+    let own = header_value(name);
     let wanted = request.headers().get(VOLUME_HEADER).filter(|wanted| **wanted != own);
     let mut response = match wanted {
         None => next.run(request).await,
@@ -67,7 +72,7 @@ pub(super) async fn name(State(shared): State<Shared>, request: Request, next: N
             let wanted = wanted.to_str().ok().and_then(name_in).unwrap_or_default();
             refuse(Refusal::new(
                 RefusalKind::NotFound,
-                format!("the volume here is {:?}, not {wanted:?}", identity.name),
+                format!("the volume here is {name:?}, not {wanted:?}"),
                 "hemi list shows the volumes that are served on this machine.",
             ))
         }

@@ -9,8 +9,9 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -20,6 +21,7 @@ use super::api::VolumeStatus;
 use super::connections;
 use super::health;
 use super::metrics::{self, format::Format};
+use super::named;
 use super::routes::{health_of, refuse};
 use super::socket::{self, OwnedSocket, VolumeSocket};
 use super::volume::{Identity, Refusal, RefusalKind, Snapshot};
@@ -143,6 +145,7 @@ fn answer(
             .route("/metrics", get(metrics_text))
             .fallback(not_open);
         let private = public.clone().route("/v1/status", get(status));
+        let private = private.layer(from_fn_with_state(said.clone(), name));
         let http = async {
             let Some(listener) = http else { return Ok(()) };
             listener.set_nonblocking(true)?;
@@ -162,6 +165,14 @@ fn answer(
             tokio::join!(http, control);
         http.and(control)
     })
+}
+
+/// Names the volume, if the configuration does, as the volume's own control socket will.
+async fn name(State(said): State<Said>, request: Request, next: Next) -> Response {
+    match said.status().name.as_str() {
+        "" => next.run(request).await,
+        name => named::answer(name, request, next).await,
+    }
 }
 
 async fn status(State(said): State<Said>) -> Json<VolumeStatus> {
