@@ -55,10 +55,11 @@ mod tests {
         let program = folder.path().join(OsStr::from_bytes("vierzehn-zeiché".as_bytes()));
         std::os::unix::fs::symlink("/bin/cat", &program).unwrap();
         let mut child = Command::new(&program).stdin(Stdio::piped()).spawn().unwrap();
-        // The kernel sets the name a little after the spawn has returned.
-        let comm = format!("/proc/{}/comm", child.id());
-        while std::fs::read_to_string(&comm).is_ok() {
-            assert!(!is_dead(child.id()));
+        // The kernel sets the name a little after the spawn has returned, and the command line after that.
+        let process = std::path::PathBuf::from(format!("/proc/{}", child.id()));
+        let has_name = || std::fs::read_to_string(process.join("comm")).is_err();
+        let has_line = || std::fs::read(process.join("cmdline")).is_ok_and(|line| !line.is_empty());
+        while !(has_name() && has_line()) {
             std::thread::yield_now();
         }
         let alive = !is_dead(child.id());
