@@ -443,6 +443,7 @@ impl Reactor {
                 self.state_changed();
             }
             Action::Closed => {
+                tracing::info!("the volume is closed");
                 self.phase = Phase::Closed;
                 self.closed_at = self.now;
                 self.next_snapshot = self.now;
