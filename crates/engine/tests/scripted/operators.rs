@@ -414,6 +414,18 @@ fn metadata_that_a_leg_has_lost_is_written_again() {
     world.read_everything();
 }
 
+/// A scrub that could not read the leg that differs has not compared it: the difference stays known.
+#[test]
+fn a_difference_stays_known_where_its_leg_is_not_compared() {
+    let mut world = written(3);
+    world.disks[2].corrupt(333, 1 << 41);
+    assert_eq!(scrub(&mut world, ScrubRepair::Nothing), Err(CommandError::Mismatches));
+    assert_eq!(world.status().different, 1);
+    world.behaviour[2].unreadable = Extent::new(world.data_start() + 333, 1);
+    assert_eq!(scrub(&mut world, ScrubRepair::Nothing), Err(CommandError::Mismatches));
+    assert_eq!(world.status().different, 1);
+}
+
 /// Nobody knows which leg is right: a scrub that rewrites what cannot be read leaves both as they are.
 #[test]
 fn scrub_leaves_a_difference_that_nobody_has_decided() {

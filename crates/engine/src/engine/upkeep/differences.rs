@@ -24,14 +24,11 @@ pub struct Difference {
 /// The known differences.
 #[derive(Debug, Default)]
 pub struct Differences {
-    /// Extents by leg and start, without overlaps within a leg, each with true if the running scrub has not
-    /// compared it yet.
-    known: [Vec<(Extent, bool)>; LEGS_MAX],
+    /// Extents by leg and start, without overlaps within a leg.
+    known: [Vec<Extent>; LEGS_MAX],
     count: usize,
     /// Sectors found for which there was no room: before the running scrub, and by it.
     uncounted: [u64; 2],
-    /// True if the running scrub compares the whole volume.
-    is_whole: bool,
     version: u64,
 }
 
@@ -39,7 +36,7 @@ impl Differences {
     /// Returns the differences, by leg and start.
     pub fn iter(&self) -> impl Iterator<Item = Difference> {
         (0..).zip(&self.known).flat_map(|(leg, known)| {
-            known.iter().map(move |&(extent, _)| Difference { extent, leg: LegIndex(leg) })
+            known.iter().map(move |&extent| Difference { extent, leg: LegIndex(leg) })
         })
     }
 
@@ -51,8 +48,8 @@ impl Differences {
     /// Returns true if a leg is known to differ somewhere in an extent.
     pub(in crate::engine) fn has(&self, leg: LegIndex, extent: Extent) -> bool {
         let known = &self.known[leg.index()];
-        let at = known.partition_point(|(other, _)| other.end <= extent.start);
-        known.get(at).is_some_and(|(other, _)| other.start < extent.end)
+        let at = known.partition_point(|other| other.end <= extent.start);
+        known.get(at).is_some_and(|other| other.start < extent.end)
     }
 
     /// Returns the sectors that were found and for which there was no room.
@@ -67,7 +64,7 @@ impl Differences {
 
     /// Returns the sectors in which legs differ. A sector counts once for the leg in which most differ.
     pub fn sectors(&self) -> u64 {
-        let of_leg = |known: &Vec<(Extent, bool)>| known.iter().map(|(e, _)| e.sectors()).sum();
+        let of_leg = |known: &Vec<Extent>| known.iter().map(|extent| extent.sectors()).sum();
         self.uncounted() + self.known.iter().map(of_leg).max().unwrap_or(0)
     }
 
@@ -80,11 +77,11 @@ impl Differences {
         self.remove(leg, extent);
         self.version += 1;
         let known = &mut self.known[leg.index()];
-        let at = known.partition_point(|(other, _)| other.start < extent.start);
-        if at > 0 && known[at - 1] == (Extent { end: extent.start, ..known[at - 1].0 }, false) {
-            known[at - 1].0.end = extent.end;
+        let at = known.partition_point(|other| other.start < extent.start);
+        if at > 0 && known[at - 1].end == extent.start {
+            known[at - 1].end = extent.end;
         } else if self.count < DIFFERENCES_MAX {
-            known.insert(at, (extent, false));
+            known.insert(at, extent);
             self.count += 1;
         } else {
             self.uncounted[1] += extent.sectors();
@@ -117,42 +114,28 @@ impl Differences {
         *self = Differences { version: self.version + 1, ..Differences::default() };
     }
 
-    /// Begins a scrub. What it finds replaces what was known of the extent.
-    pub(super) fn scrub_begins(&mut self, extent: Extent, is_whole: bool) {
-        self.is_whole = is_whole;
+    /// Begins a scrub.
+    pub(super) fn scrub_begins(&mut self) {
         self.uncounted = [self.uncounted(), 0];
-        for (known, is_unseen) in self.known.iter_mut().flatten() {
-            *is_unseen = known.intersection(extent) == *known;
-        }
     }
 
-    /// Notes that a piece was passed over: what was known of it stays.
-    pub(super) fn scrub_passes(&mut self, piece: Extent) {
-        for (known, is_unseen) in self.known.iter_mut().flatten() {
-            if !known.intersection(piece).is_empty() {
-                *is_unseen = false;
-            }
-        }
+    /// Notes that a leg has been compared with others. What differs there is added after this.
+    pub(super) fn note_compared(&mut self, leg: LegIndex, piece: Extent) {
+        self.remove(leg, piece);
     }
 
-    /// Ends a scrub that has compared up to a sector, all of it or a part.
-    pub(super) fn scrub_ends(&mut self, compared_to: u64, is_complete: bool) {
-        for known in &mut self.known {
-            let before = known.len();
-            known.retain(|(extent, is_unseen)| !is_unseen || extent.end > compared_to);
-            self.count -= before - known.len();
-            known.iter_mut().for_each(|(_, is_unseen)| *is_unseen = false);
-        }
-        if is_complete && self.is_whole {
+    /// Ends a scrub. One that has compared every leg everywhere has found all that differs.
+    pub(super) fn scrub_ends(&mut self, compared_all: bool) {
+        if compared_all {
             self.uncounted[0] = 0;
+            self.version += 1;
         }
-        self.version += 1;
     }
 
     fn remove(&mut self, leg: LegIndex, extent: Extent) {
         let known = &mut self.known[leg.index()];
-        let mut at = known.partition_point(|(other, _)| other.end <= extent.start);
-        while let Some(&(other, is_unseen)) = known.get(at) {
+        let mut at = known.partition_point(|other| other.end <= extent.start);
+        while let Some(&other) = known.get(at) {
             if other.start >= extent.end {
                 return;
             }
@@ -165,15 +148,15 @@ impl Differences {
                     self.count -= 1;
                 }
                 (false, true) => {
-                    known[at].0 = before;
+                    known[at] = before;
                     at += 1;
                 }
-                (true, false) => known[at].0 = after,
+                (true, false) => known[at] = after,
                 // Without room for both, it is known too long.
                 (false, false) if self.count == DIFFERENCES_MAX => return,
                 (false, false) => {
-                    known[at].0 = before;
-                    known.insert(at + 1, (after, is_unseen));
+                    known[at] = before;
+                    known.insert(at + 1, after);
                     self.count += 1;
                     return;
                 }
@@ -226,14 +209,18 @@ mod tests {
     #[test]
     fn a_scrub_replaces_what_it_has_compared() {
         let mut differences = known(&[(8, 16), (40, 48), (80, 88), (120, 128)]);
-        differences.scrub_begins(extent(0, 100), false);
-        differences.add(Difference { extent: extent(8, 12), leg: B });
-        differences.scrub_passes(extent(32, 64));
-        differences.scrub_ends(100, true);
+        differences.scrub_begins();
+        for piece in [extent(0, 32), extent(64, 100)] {
+            differences.note_compared(A, piece);
+            differences.note_compared(B, piece);
+            if piece.start == 0 {
+                differences.add(Difference { extent: extent(8, 12), leg: B });
+            }
+        }
+        differences.scrub_ends(false);
         assert_eq!(listed(&differences), [(8, 12), (40, 48), (120, 128)]);
-        differences.scrub_begins(ALL, true);
-        differences.scrub_ends(44, false);
-        assert_eq!(listed(&differences), [(40, 48), (120, 128)], "it was stopped");
+        differences.note_compared(A, ALL);
+        assert_eq!(listed(&differences).len(), 3, "the other leg was not compared");
     }
 
     #[test]
@@ -250,12 +237,13 @@ mod tests {
             DIFFERENCES_MAX,
             "there is no room to cut it in two"
         );
-        differences.scrub_begins(ALL, false);
-        differences.scrub_ends(1000, true);
+        differences.scrub_begins();
+        differences.scrub_ends(false);
         assert_eq!(differences.uncounted(), 24, "it compared a part of the volume");
         let end = 16 * (DIFFERENCES_MAX as u64 + 3);
-        differences.scrub_begins(extent(0, end), true);
-        differences.scrub_ends(end, true);
+        differences.scrub_begins();
+        differences.note_compared(B, extent(0, end));
+        differences.scrub_ends(true);
         assert_eq!((differences.iter().count(), differences.uncounted()), (0, 0));
     }
 }

@@ -68,6 +68,8 @@ struct Scrub {
     buffers: Vec<(u8, BufferId)>,
     /// Something that differs, or that a leg could not read, was not rewritten.
     left: bool,
+    /// It compares the whole volume, and has read every leg of all of it so far.
+    compares_all: bool,
     stopping: bool,
 }
 
@@ -86,7 +88,7 @@ impl<B: Buffers> Engine<B> {
         let start = extent.start - extent.start % block;
         let end = extent.end.checked_next_multiple_of(block).unwrap_or(u64::MAX);
         let extent = Extent { start, end }.intersection(self.extent());
-        self.differences.scrub_begins(extent, extent == self.extent());
+        self.differences.scrub_begins();
         (self.scrubbing.mismatches, self.scrubbing.unreadable) = (0, 0);
         self.scrubbing.running = Some(Scrub {
             token,
@@ -98,6 +100,7 @@ impl<B: Buffers> Engine<B> {
             outstanding: 0,
             buffers: Vec::with_capacity(LEGS_MAX),
             left: false,
+            compares_all: extent == self.extent(),
             stopping: false,
         });
         Ok(())
@@ -161,7 +164,7 @@ impl<B: Buffers> Engine<B> {
         if scrub.stopping || scrub.next >= scrub.extent.end {
             let Some(done) = self.scrubbing.running.take() else { return };
             let is_complete = done.next >= done.extent.end;
-            self.differences.scrub_ends(done.next, is_complete);
+            self.differences.scrub_ends(done.compares_all && is_complete);
             let result = if done.left { Err(CommandError::Mismatches) } else { Ok(()) };
             self.outbox.command_done(done.token, result);
             return;
@@ -192,12 +195,13 @@ impl<B: Buffers> Engine<B> {
             .filter(fresh)
             .collect();
         let lost = self.lost.touches(piece);
+        let members = self.legs.iter().filter(|leg| leg.is_member()).count();
         let Some(scrub) = &mut self.scrubbing.running else { return };
+        scrub.compares_all &= legs.len() == members && !lost;
         scrub.piece = piece;
         scrub.next = piece.end;
         if legs.len() < 2 || lost {
             // Owed or lost: the drain is what compares it, by rewriting.
-            self.differences.scrub_passes(piece);
             return;
         }
         let mut buffers = core::mem::take(&mut scrub.buffers);
@@ -277,6 +281,7 @@ impl<B: Buffers> Engine<B> {
             let (piece, repair) = (scrub.piece, scrub.repair);
             self.scrubbing.unreadable += piece.sectors();
             scrub.left |= repair == ScrubRepair::Nothing;
+            scrub.compares_all = false;
             scrub.buffers.retain(|(leg, buffer)| {
                 if *leg == io.leg {
                     self.buffers.release(*buffer);
@@ -307,6 +312,11 @@ impl<B: Buffers> Engine<B> {
         let entry = self.regions.entry(self.regions.of_sector(piece.start));
         let authority = if entry.is_dirty() { read(entry.authority().0) } else { None };
         let reference = right.or(authority).or(buffers.first().copied());
+        if buffers.len() > 1 {
+            for &(leg, _) in &buffers {
+                self.differences.note_compared(LegIndex(leg), piece);
+            }
+        }
         for &(leg, buffer) in &buffers {
             let Some((_, reference)) = reference.filter(|(other, _)| *other != leg) else {
                 continue;
