@@ -55,18 +55,10 @@ fn headline(status: &VolumeStatus) -> String {
 
 /// Returns the volume's state in a few words: those of the judge of its health.
 pub(crate) fn condition(status: &VolumeStatus) -> String {
-    let word = match (status.phase, status.health) {
-        (Phase::Opening, _) => return "opening".into(),
-        (Phase::Closing, _) => return "closing".into(),
-        (Phase::Closed, _) => return "closed".into(),
-        (Phase::Upgrading, _) => return "upgrading".into(),
-        (Phase::Serving, Health::Healthy) if status.converged => {
-            return "healthy, all legs alike".into();
-        }
-        (Phase::Serving, Health::Healthy) => return "healthy".into(),
-        (Phase::Serving, Health::Degraded) => "degraded",
-        (Phase::Serving, Health::NotServing) => "not serving",
-    };
+    let word = health::word(status);
+    if status.phase != Phase::Serving || status.health == Health::Healthy {
+        return if status.converged { format!("{word}, all legs alike") } else { word.into() };
+    }
     let mut reasons: Vec<&str> = Vec::new();
     for risk in &status.risks {
         if risk.condition.health() > Health::Healthy && !reasons.contains(&&*risk.brief) {

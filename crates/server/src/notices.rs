@@ -203,6 +203,20 @@ pub(crate) fn name(legs: &[LegIdentity], leg: LegIndex) -> String {
     known.map_or_else(|| format!("leg {}", leg.0), |known| known.name.clone())
 }
 
+/// Returns a leg's name with its slot, by which commands know it.
+pub(crate) fn label(name: &str, leg: LegIndex) -> String {
+    let slot = format!("leg {}", leg.0);
+    if name.is_empty() || name == slot { slot } else { format!("{name} ({slot})") }
+}
+
+/// Capitalises a sentence that begins with a leg. A leg's own name keeps its case.
+pub(crate) fn capital(text: String) -> String {
+    match text.strip_prefix("leg ") {
+        Some(rest) => format!("Leg {rest}"),
+        None => text,
+    }
+}
+
 fn log(legs: &[LegIdentity], notice: Notice) {
     let name = |leg| name(legs, leg);
     match notice {

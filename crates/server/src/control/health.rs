@@ -5,6 +5,7 @@
 //! list, top, the dashboard, `/healthz`, the metrics, events and mail. The table in `docs/metrics.md` lists
 //! the conditions, and tests hold it to this module.
 
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::settings::{ExposureMode, FlushCopies, Policy, Settings};
 use hemi_engine::status::LegState;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use super::api::{LegStatus, OutReason, Risk, VolumeStatus};
 use super::quantities::{bytes, duration};
 use super::routes::SNAPSHOT_AGE_MAX;
 use super::volume::Phase;
+use crate::notices::{self, capital};
 
 /// [`SNAPSHOT_AGE_MAX`] in nanoseconds.
 const STATUS_AGE_MAX_NS: u64 = SNAPSHOT_AGE_MAX.as_nanos() as u64;
@@ -226,11 +228,10 @@ fn judge(status: &VolumeStatus, settings: &Settings) -> Judgement {
             found.add(Condition::NotOpen, "upgrading", text, None);
         }
     }
-    let health = found.0.iter().map(|risk| risk.condition.health()).max();
     found.0.sort_by_key(|risk| risk.condition);
     let summary = match found.0.first() {
         Some(worst) if worst.condition.health() > Health::Healthy => Summary {
-            state: health.unwrap_or(Health::Healthy),
+            state: worst.condition.health(),
             text: worst.text.clone(),
             advice: worst.advice.clone(),
         },
@@ -570,6 +571,19 @@ fn to_go(leg: &LegStatus) -> String {
     }
 }
 
+/// Returns the state of a volume in a word: its phase, or its health while it is served.
+pub fn word(status: &VolumeStatus) -> &'static str {
+    match (status.phase, status.health) {
+        (Phase::Opening, _) => "opening",
+        (Phase::Closing, _) => "closing",
+        (Phase::Closed, _) => "closed",
+        (Phase::Upgrading, _) => "upgrading",
+        (Phase::Serving, Health::Healthy) => "healthy",
+        (Phase::Serving, Health::Degraded) => "degraded",
+        (Phase::Serving, Health::NotServing) => "not serving",
+    }
+}
+
 /// Returns a leg's state in a word or two.
 pub fn state(leg: &LegStatus) -> &'static str {
     match (leg.state, leg.out_reason) {
@@ -593,11 +607,7 @@ fn is_in(leg: &LegStatus) -> bool {
 
 /// Returns the leg's name with its slot, by which commands know it.
 fn label(leg: &LegStatus) -> String {
-    let slot = format!("leg {}", leg.leg);
-    match leg.name.is_empty() || leg.name == slot {
-        true => slot,
-        false => format!("{} ({slot})", leg.name),
-    }
+    notices::label(&leg.name, LegIndex(leg.leg))
 }
 
 fn list(legs: &[&LegStatus]) -> String {
@@ -608,14 +618,6 @@ fn list(legs: &[&LegStatus]) -> String {
             let first: Vec<String> = first.iter().map(|leg| label(leg)).collect();
             format!("{} and {}", first.join(", "), label(last))
         }
-    }
-}
-
-/// Capitalises a sentence that begins with a leg. A leg's own name keeps its case.
-fn capital(text: String) -> String {
-    match text.strip_prefix("leg ") {
-        Some(rest) => format!("Leg {rest}"),
-        None => text,
     }
 }
 

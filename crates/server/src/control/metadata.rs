@@ -16,6 +16,7 @@ use super::events::{Event, Severity};
 use super::routes::Shared;
 use super::volume::{Refusal, RefusalKind, Request, Snapshot};
 use crate::inspect::{LegReport, inspect};
+use crate::notices;
 
 /// Number of looks at a leg whose metadata is being written again.
 const LOOKS: u32 = 40;
@@ -53,10 +54,11 @@ pub(super) async fn check(shared: &Shared) -> Result<(), Refusal> {
     shared.lost_metadata.set(found.clone());
     let mut said = Vec::new();
     for (&leg, why) in &found {
-        let name = crate::notices::name(&shared.volume.snapshot().legs, LegIndex(leg));
+        let name = notices::name(&shared.volume.snapshot().legs, LegIndex(leg));
         tracing::error!(leg = name, why, "the leg has lost its metadata, which is written again");
-        let text =
-            format!("{name} (leg {leg}) has lost its metadata, which is written again: {why}.");
+        let label = notices::label(&name, LegIndex(leg));
+        let text = format!("{label} has lost its metadata, which is written again: {why}.");
+        let text = notices::capital(text);
         said.push(format!("leg {leg} has lost its metadata: {why}"));
         shared.past.happened(Event::new("metadata", Severity::Critical, text).of_leg(leg, name));
         if let Err(refusal) = shared.volume.request(Request::RewriteMetadata { leg }).await {

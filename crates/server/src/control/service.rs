@@ -9,7 +9,7 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::api::VolumeStatus;
-use super::health::Health;
+use super::health::{self, Health};
 use super::quantities::bytes;
 use super::routes::{SNAPSHOT_AGE_MAX, Shared};
 use super::volume::{Phase, Request};
@@ -178,15 +178,7 @@ fn tell(states: &[NotifyState<'_>]) {
 
 /// Returns one line for `systemctl status`: the worst condition.
 fn status_line(status: &VolumeStatus) -> String {
-    let word = match (status.phase, status.health) {
-        (Phase::Opening, _) => "opening",
-        (Phase::Closing, _) => "closing",
-        (Phase::Closed, _) => "closed",
-        (Phase::Upgrading, _) => "upgrading",
-        (Phase::Serving, Health::Healthy) => "healthy",
-        (Phase::Serving, Health::Degraded) => "degraded",
-        (Phase::Serving, Health::NotServing) => "not serving",
-    };
+    let word = health::word(status);
     let line = format!("{} ({}): {word}", status.name, bytes(status.size_bytes));
     match (status.phase, status.health) {
         (Phase::Serving, Health::Degraded | Health::NotServing) => {

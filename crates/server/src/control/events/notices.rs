@@ -10,7 +10,7 @@ use hemi_units::SECTOR_BYTES;
 use super::{Event, Severity};
 use crate::control::quantities::{bytes, duration};
 use crate::control::volume::{Noticed, Snapshot};
-use crate::notices::cause;
+use crate::notices::{capital, cause, label};
 
 /// Freezes of one leg that are reported individually within [`FOLD_MS`].
 const FREEZES_TOLD: u32 = 6;
@@ -269,20 +269,8 @@ pub(super) fn of_leg(
     text: impl FnOnce(String) -> String,
 ) -> Event {
     let name = crate::notices::name(&snapshot.legs, leg);
-    let text = text(label(&name, leg));
-    let mut letters = text.chars();
-    // Names keep their case; a plain "leg" at the beginning of a sentence is capitalised.
-    let text = match letters.next() {
-        Some('l') if text.starts_with("leg ") => format!("L{}", letters.as_str()),
-        _ => text,
-    };
+    let text = capital(text(label(&name, leg)));
     Event::new(kind, severity, text).of_leg(leg.0, name)
-}
-
-/// Returns a leg's name with its slot.
-pub(super) fn label(name: &str, leg: LegIndex) -> String {
-    let slot = format!("leg {}", leg.0);
-    if name == slot { slot } else { format!("{name} ({slot})") }
 }
 
 fn of_slot(snapshot: &Snapshot, leg: LegIndex) -> Option<&hemi_engine::status::LegStatus> {

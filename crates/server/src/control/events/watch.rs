@@ -6,10 +6,11 @@ use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::OutReason;
 use hemi_engine::status::{LegState, LegStatus};
 
-use super::notices::{NoticeEvents, label, of_leg};
+use super::notices::{NoticeEvents, of_leg};
 use super::{Event, Severity};
 use crate::control::quantities::{bytes, duration};
 use crate::control::volume::{HandoverReport, Noticed, Phase, Snapshot};
+use crate::notices;
 use hemi_io::clock::unix_ms;
 
 /// Time without moves of authority after which they are reported in sum, in milliseconds.
@@ -223,7 +224,7 @@ fn without(snapshot: &Snapshot) -> Vec<String> {
     let missing = snapshot.status.legs.iter().filter(is_missing);
     missing
         .map(|leg| LegIndex(leg.leg))
-        .map(|leg| label(&crate::notices::name(&snapshot.legs, leg), leg))
+        .map(|leg| notices::label(&notices::name(&snapshot.legs, leg), leg))
         .collect()
 }
 
