@@ -38,7 +38,7 @@ pub(super) mod format;
 /// None in practice: writing to a string fails only if an encoder has a bug.
 pub(super) fn render(
     snapshot: Arc<Snapshot>,
-    judged: &VolumeStatus,
+    judged: VolumeStatus,
     drives: &Drives,
     hidden: HiddenStall,
 ) -> Result<String, fmt::Error> {
@@ -46,7 +46,7 @@ pub(super) fn render(
     let mut registry = Registry::with_prefix_and_labels("hemi", [volume].into_iter());
     registry.register_collector(Box::new(SnapshotCollector {
         snapshot,
-        judged: judged.clone(),
+        judged,
         drives: drives.lock().clone(),
         hidden,
         now: Instant::now(),
@@ -405,7 +405,7 @@ mod tests {
             one_copy_bytes: 1 << 20,
             ..VolumeStatus::default()
         };
-        render(Arc::new(snapshot), &judged, &drives, hidden)
+        render(Arc::new(snapshot), judged, &drives, hidden)
             .unwrap_or_else(|error| panic!("{error}"))
     }
 

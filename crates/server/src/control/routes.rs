@@ -93,9 +93,9 @@ impl Shared {
     }
 
     pub(super) fn status(&self) -> VolumeStatus {
-        let snapshot = self.volume.snapshot();
+        let (snapshot, settings) = (self.volume.snapshot(), self.settings());
         let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut status = volume_status(&snapshot, &self.settings(), &history, Instant::now());
+        let mut status = volume_status(&snapshot, &settings, &history, Instant::now());
         drop(history);
         status.scrub.last = self.scrubs().last();
         status.config_file.clone_from(&self.config.load().file);
@@ -103,7 +103,7 @@ impl Shared {
         self.lost_metadata.show_in(&mut status);
         status.at_ms = unix_ms();
         (status.hidden, status.process) = self.past.figures();
-        health::fill_in(&mut status, &self.settings());
+        health::fill_in(&mut status, &settings);
         status
     }
 
@@ -493,7 +493,7 @@ async fn metrics_text(State(shared): State<Shared>, headers: HeaderMap) -> Respo
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let format = Format::asked(accept);
     let (hidden, _) = shared.past.figures();
-    match metrics::render(shared.volume.snapshot(), &shared.status(), &shared.drives, hidden) {
+    match metrics::render(shared.volume.snapshot(), shared.status(), &shared.drives, hidden) {
         Ok(text) => {
             let about = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
             (about, format.of(text)).into_response()

@@ -191,7 +191,8 @@ async fn metrics_text(State(said): State<Said>) -> Response {
     let status = said.status();
     let identity = Identity { name: status.name.clone(), ..Identity::default() };
     let snapshot = Arc::new(Snapshot::opening(identity, Vec::new()));
-    match metrics::render(snapshot, &status, &Drives::default(), status.hidden) {
+    let hidden = status.hidden;
+    match metrics::render(snapshot, status, &Drives::default(), hidden) {
         Ok(text) => {
             let about = [(header::CONTENT_TYPE, Format::Text.content_type())];
             (about, Format::Text.of(text)).into_response()
