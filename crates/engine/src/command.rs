@@ -26,8 +26,8 @@ pub enum Command {
         /// The leg.
         leg: LegIndex,
     },
-    /// A leg has been put into this slot (empty, or its former holder detached or dead): it
-    /// joins with nothing and drains everything.
+    /// A leg has been put into this slot, which is empty or whose leg is out and does not answer: it
+    /// joins with nothing and drains everything. The leg that was there is forgotten in the same step.
     Join {
         /// The slot.
         leg: LegIndex,

@@ -116,6 +116,30 @@ fn detach_leaves_a_whole_image_and_join_makes_a_new_leg() {
     }
 }
 
+/// A new leg takes the slot of one that is out in one step: at no moment is the volume without both.
+#[test]
+fn a_new_leg_takes_the_slot_of_one_that_is_out_and_gone() {
+    let mut world = World::new(2, 2, settings());
+    load(&mut world, 30);
+    let join = Command::Join { leg: LegIndex(1), id: [77; 16], traits: fast() };
+    assert_eq!(world.command(join), Err(CommandError::SlotInUse), "it is in");
+    let now = world.now;
+    world.engine().leg_event(now, LegIndex(1), LegEvent::Gone { removed: true });
+    world.abort_swapping(1);
+    world.wait(300 * MILLISECOND);
+    load(&mut world, 10);
+    world.run_until_answered(20 * SECOND);
+    world.put_in_new_disk(1, 1 << 40);
+    assert_eq!(world.command(join), Ok(()));
+    load(&mut world, 40);
+    world.run_until_answered(20 * SECOND);
+    world.converge();
+    world.close();
+    world.open(&[0, 1]).expect("both are in");
+    world.read_everything();
+    assert_eq!(world.disks[0].contents(), world.disks[1].contents());
+}
+
 /// Returns a volume of which one leg was put back to a snapshot between a clean stop and the start
 /// just made.
 fn opened_with_a_leg_put_back() -> World {

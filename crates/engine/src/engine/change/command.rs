@@ -3,7 +3,7 @@
 use crate::command::{Command, CommandError};
 use crate::engine::Engine;
 use crate::engine::change::leg_set::ChangeKind;
-use crate::engine::state::leg::{Health, Leg};
+use crate::engine::state::leg::Leg;
 use crate::format::{Id, Membership};
 use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegTraits, OutReason};
@@ -59,12 +59,12 @@ impl<B: Buffers> Engine<B> {
     ) -> Result<(), CommandError> {
         self.may_change(leg)?;
         let old = &self.legs[leg.index()];
-        let idle = !self.ios.any_on(leg.index());
-        if old.is_in() || old.is_member() && old.watch.health() != Health::Absent || !idle {
+        if old.is_in() || old.is_member() && old.answers() {
             return Err(CommandError::SlotInUse);
         }
-        if old.load.is_read_for() {
-            // Read elsewhere for the leg that was here: they must not find another.
+        if self.ios.any_on(leg.index()) || old.load.is_read_for() {
+            // A zombie of the leg that was here may still land, and reads elsewhere for it may end:
+            // they must not find another.
             return Err(CommandError::IoInFlight);
         }
         self.forget_leg(leg.index());
