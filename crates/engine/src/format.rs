@@ -23,6 +23,7 @@ pub mod ledger;
 pub mod lost;
 pub mod page;
 pub mod stamp;
+pub mod standby;
 pub mod superblock;
 
 pub use block::{BLOCK_BYTES, Block, BlockState, Kind};
@@ -31,6 +32,7 @@ pub use layout::{Layout, LayoutError};
 pub use ledger::{Ledger, LedgerMark, LedgerMemory, ledger_bytes};
 pub use page::RegionEntry;
 pub use stamp::Stamp;
+pub use standby::Standby;
 pub use superblock::{LegRecord, Membership, Superblock, SuperblockError};
 
 /// A random 128-bit name: of a volume, a leg or a generation. All zeros means none.

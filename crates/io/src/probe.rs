@@ -139,6 +139,13 @@ pub enum Content {
         /// True if its metadata is at the end of the device and its data at the beginning.
         at_end: bool,
     },
+    /// A standby of a hemi volume: a drive that waits to become a leg.
+    HemiStandby {
+        /// The volume's name, possibly empty.
+        name: String,
+        /// Its id in hexadecimal.
+        volume: String,
+    },
     /// A hemi superblock that cannot be used.
     HemiUnusable {
         /// The reason.
@@ -187,8 +194,18 @@ impl Content {
     pub fn is_hemi(&self) -> bool {
         matches!(
             self,
-            Content::Hemi { .. } | Content::HemiUnusable { .. } | Content::HemiMetadata { .. }
+            Content::Hemi { .. }
+                | Content::HemiStandby { .. }
+                | Content::HemiUnusable { .. }
+                | Content::HemiMetadata { .. }
         )
+    }
+}
+
+fn volume_text(formatter: &mut fmt::Formatter<'_>, name: &str, id: &str) -> fmt::Result {
+    match name {
+        "" => formatter.write_str(id),
+        name => write!(formatter, "\"{name}\" ({id})"),
     }
 }
 
@@ -197,11 +214,12 @@ impl fmt::Display for Content {
         match self {
             Content::Hemi { name, volume, leg, at_end } => {
                 write!(formatter, "leg {leg} of the hemi volume ")?;
-                match name.as_str() {
-                    "" => formatter.write_str(volume)?,
-                    name => write!(formatter, "\"{name}\" ({volume})")?,
-                }
+                volume_text(formatter, name, volume)?;
                 formatter.write_str(if *at_end { ", with its metadata at the end" } else { "" })
+            }
+            Content::HemiStandby { name, volume } => {
+                formatter.write_str("a standby of the hemi volume ")?;
+                volume_text(formatter, name, volume)
             }
             Content::HemiMetadata { spec } => {
                 write!(formatter, "the metadata of a hemi leg (last seen as {spec})")

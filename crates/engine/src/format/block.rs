@@ -50,6 +50,8 @@ impl Kind {
     pub const LOST: Kind = Kind(*b"LST");
     /// A stamp of a remote leg.
     pub const STAMP: Kind = Kind(*b"STP");
+    /// The superblock of a standby.
+    pub const STANDBY: Kind = Kind(*b"SBY");
 
     /// The kind named by three ASCII letters.
     pub const fn new(letters: [u8; 3]) -> Kind {

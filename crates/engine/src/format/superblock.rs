@@ -14,6 +14,7 @@ use super::block::{self, Block, BlockState, Kind};
 use super::description::LegDescription;
 use super::layout::{Layout, LayoutError};
 use super::ledger::LedgerMark;
+use super::standby::Standby;
 
 mod raw;
 
@@ -76,7 +77,7 @@ impl Name {
         }
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<Name, NameError> {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Name, NameError> {
         let text = core::str::from_utf8(bytes)
             .map_err(|error| NameError::NotUtf8 { position: error.valid_up_to() })?;
         Name::new(text)
@@ -214,6 +215,9 @@ pub enum SuperblockError {
     /// Something else.
     #[error("there is no hemi superblock")]
     NotHemi,
+    /// A standby's superblock: the drive waits to become a leg.
+    #[error("it is a standby of a volume, and no leg of it")]
+    Standby,
     /// A write that was cut in two, hence never durable: to be ignored.
     #[error("the superblock's last write (sequence {newest}) was interrupted")]
     Torn {
@@ -292,6 +296,9 @@ impl Superblock {
             BlockState::Torn { newest } => return Err(SuperblockError::Torn { newest }),
             BlockState::Damaged { newest: None } if !raw.has_magic() => {
                 return Err(SuperblockError::NotHemi);
+            }
+            BlockState::Damaged { newest: None } if Standby::decode(block, slot).is_some() => {
+                return Err(SuperblockError::Standby);
             }
             BlockState::Damaged { newest } => return Err(SuperblockError::Damaged { newest }),
         };

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use hemi_engine::format::{BLOCK_BYTES, Layout, Superblock, SuperblockError, block};
+use hemi_engine::format::{BLOCK_BYTES, Layout, Standby, Superblock, SuperblockError, block};
 use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 
 use super::{Content, Kind, Probe, hex};
@@ -35,10 +35,15 @@ pub(super) fn hemi(
                 }));
             }
             Err(SuperblockError::Blank | SuperblockError::NotHemi) => {}
+            Err(SuperblockError::Standby) => unusable = Standby::decode(&block, slot).map(standby),
             Err(error) => unusable = Some(Content::HemiUnusable { reason: error.to_string() }),
         }
     }
     Ok(unusable)
+}
+
+fn standby(standby: Standby) -> Content {
+    Content::HemiStandby { name: standby.name.as_str().into(), volume: hex(standby.volume_id) }
 }
 
 /// Returns a leg whose metadata is at the end, or a leg's external metadata.
