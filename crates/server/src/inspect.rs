@@ -7,7 +7,9 @@
 use std::path::PathBuf;
 
 use hemi_engine::format::lost::{self, LostError};
-use hemi_engine::format::{Block, Id, Layout, Membership, Superblock, SuperblockError, block};
+use hemi_engine::format::{
+    Block, Id, Layout, Membership, Standby, Superblock, SuperblockError, block,
+};
 use hemi_engine::io::OutReason;
 use hemi_units::Extent;
 use serde::Serialize;
@@ -228,6 +230,15 @@ pub struct LostView {
     pub extents: Option<Vec<LostExtent>>,
 }
 
+/// The volume that a standby waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StandbyView {
+    /// The volume's name, possibly empty.
+    pub name: String,
+    /// Its id in UUID notation.
+    pub volume: String,
+}
+
 /// The report on one leg.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LegReport {
@@ -247,6 +258,8 @@ pub struct LegReport {
     pub superblock_slots: [Slot; 2],
     /// The newest valid superblock.
     pub superblock: Option<SuperblockView>,
+    /// The volume it waits for, if it is a standby.
+    pub standby: Option<StandbyView>,
     /// Its region table, if a superblock tells where it is.
     pub table: Option<TableView>,
     /// Its lost list, if a superblock tells where it is.
@@ -312,6 +325,7 @@ pub fn inspect_leg(name: &str, leg: &dyn BlockingLeg, paths: &[PathBuf]) -> LegR
         used_by: lock.flatten(),
         superblock_slots,
         superblock: decoded.as_ref().map(SuperblockView::new),
+        standby: if decoded.is_none() { standby(leg) } else { None },
         table,
         lost,
         decoded,
@@ -334,6 +348,15 @@ fn read_block(leg: &dyn BlockingLeg, address: u64) -> Result<Block, Slot> {
         Ok(()) => Ok(block),
         Err(error) => Err(Slot::bad(SlotState::Unreadable, None, error)),
     }
+}
+
+/// Reads a standby's superblock from either slot.
+fn standby(leg: &dyn BlockingLeg) -> Option<StandbyView> {
+    let found = [0, 1].into_iter().find_map(|slot| {
+        let block = read_block(leg, Layout::superblock_address(slot)).ok()?;
+        Standby::decode(&block, slot)
+    })?;
+    Some(StandbyView { name: found.name.as_str().to_owned(), volume: hex(found.volume_id) })
 }
 
 /// Reads both superblock slots. Returns their state and the newer valid superblock.

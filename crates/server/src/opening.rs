@@ -137,6 +137,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
             sleep(RETRY_INTERVAL);
             continue;
         }
+        passed_over::set_aside_standbys(&mut candidates);
         let refusal = match assess(&candidates, &mut ledgers, &options)? {
             Ok(opening) => {
                 passed_over::check(&opening, &mut candidates)?;
@@ -162,6 +163,9 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
             for (index, unfit) in set_aside {
                 candidates[index].state = State::Unfit(unfit);
             }
+            continue;
+        }
+        if passed_over::set_aside_strangers(&refusal, &mut candidates) {
             continue;
         }
         let waits = waits_for_legs(&refusal, &candidates, search.is_some());
@@ -215,7 +219,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
     let configs = candidates.iter().map(|candidate| candidate.config.clone()).collect();
     let opened = candidates.into_iter().filter_map(|candidate| match candidate.state {
         State::Present { leg, .. } => Some(leg),
-        State::Absent(_) | State::Unfit(_) => None,
+        State::Absent(_) | State::Unfit(_) | State::NoLeg(_) => None,
     });
     let legs = opening.slots.iter().copied().zip(opened).collect();
     let (ledger, ledger_status) = ledgers.keep(&opening, options.settle)?;
@@ -266,14 +270,14 @@ fn assess(
 fn present(candidates: &[Candidate]) -> impl Iterator<Item = (&LegConfig, &OpenLeg, &[u8])> {
     candidates.iter().filter_map(|candidate| match &candidate.state {
         State::Present { leg, metadata } => Some((&candidate.config, leg, &metadata[..])),
-        State::Absent(_) | State::Unfit(_) => None,
+        State::Absent(_) | State::Unfit(_) | State::NoLeg(_) => None,
     })
 }
 
 /// Returns the reason for each leg's absence.
 fn absences(candidates: &[Candidate]) -> Vec<String> {
     let absent = candidates.iter().filter_map(|candidate| match &candidate.state {
-        State::Present { .. } | State::Unfit(_) => None,
+        State::Present { .. } | State::Unfit(_) | State::NoLeg(_) => None,
         State::Absent(reason) => {
             Some(format!("leg {} is absent: {reason}", candidate.config.label()))
         }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use hemi_engine::format::{Membership, Superblock, SuperblockError};
+use hemi_engine::format::{Membership, Standby, Superblock, SuperblockError};
 use hemi_engine::io::OutReason;
 use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,9 @@ pub struct Scan {
     /// All legs, each with the device by which to open it. A leg that is listed twice exists twice: as a disk
     /// and its copy, or as two paths to one disk.
     pub legs: Vec<FoundLeg>,
+    /// All standbys.
+    #[serde(default)]
+    pub standbys: Vec<FoundStandby>,
     /// Devices and files that may hold a leg but could not be read.
     pub others: Vec<Other>,
     /// Devices and files that were scanned.
@@ -70,6 +73,17 @@ pub struct FoundLeg {
     pub open: bool,
     /// The volume's legs, as known to this one.
     pub members: Vec<Member>,
+}
+
+/// A standby, as described by its superblock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundStandby {
+    /// Its device, file or stripe.
+    pub spec: LegSpec,
+    /// The name of the volume it waits for; empty if it has none.
+    pub name: String,
+    /// The id of that volume in UUID notation.
+    pub volume: String,
 }
 
 /// A leg of a volume, as known to one of its legs.
@@ -119,6 +133,8 @@ pub enum OtherState {
 enum Reading {
     /// A leg.
     Leg(Box<FoundLeg>),
+    /// A standby.
+    Standby(FoundStandby),
     /// A part of a striped leg.
     Member(MemberIdentity),
     /// Content of hemi that cannot be used, or a candidate that could not be read.
@@ -148,6 +164,14 @@ fn read_candidate(spec: &LegSpec) -> Reading {
     }
     match newest_of(&head) {
         Ok(superblock) => Reading::Leg(Box::new(FoundLeg::new(spec.clone(), &superblock))),
+        Err(SuperblockError::Standby) => match Standby::of(&head) {
+            Some(standby) => Reading::Standby(FoundStandby {
+                spec: spec.clone(),
+                name: standby.name.as_str().to_owned(),
+                volume: hex(standby.volume_id),
+            }),
+            None => Reading::Nothing,
+        },
         Err(SuperblockError::Blank | SuperblockError::NotHemi) => read_end(spec, leg.size()),
         Err(error) => Reading::Other(OtherState::Unusable, error.to_string()),
     }
@@ -207,10 +231,11 @@ fn look(places: &[PathBuf], except: &[PathBuf]) -> Scan {
     scan.looked_at = candidates.iter().map(|candidate| candidate.path.clone()).collect();
     let specs = candidates.iter().map(|candidate| LegSpec::Path(candidate.path.clone()));
     let readings = read_all(specs.collect());
-    let (mut legs, mut members) = (Vec::new(), Vec::new());
+    let (mut legs, mut standbys, mut members) = (Vec::new(), Vec::new(), Vec::new());
     for (candidate, reading) in candidates.into_iter().zip(readings) {
         match reading {
             Reading::Leg(leg) => legs.push((candidate, leg)),
+            Reading::Standby(standby) => standbys.push((candidate, standby)),
             Reading::Member(member) => members.push((candidate, member)),
             Reading::Other(state, reason) => {
                 scan.others.push(Other { path: candidate.path, state, reason });
@@ -219,12 +244,15 @@ fn look(places: &[PathBuf], except: &[PathBuf]) -> Scan {
         }
     }
     devices::keep_uppermost(&mut legs, |leg| leg.id.clone());
+    devices::keep_uppermost(&mut standbys, |standby| standby.volume.clone());
     devices::keep_uppermost(&mut members, |member| (member.stripe, member.member));
+    scan.standbys = standbys.into_iter().map(|(_, standby)| standby).collect();
     scan.legs = legs.into_iter().map(|(_, leg)| *leg).collect();
     let stripes = stripes_of(members, &mut scan.others);
     for (spec, reading) in stripes.clone().into_iter().zip(read_all(stripes)) {
         match reading {
             Reading::Leg(leg) => scan.legs.push(*leg),
+            Reading::Standby(standby) => scan.standbys.push(standby),
             Reading::Other(state, reason) => {
                 let reason = format!("{reason} (of {spec})");
                 let path = spec.paths()[0].clone();

@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &InspectArgs) -> Result<()> {
     let none: Vec<_> = inspection
         .legs
         .iter()
-        .filter(|leg| leg.superblock.is_none())
+        .filter(|leg| leg.superblock.is_none() && leg.standby.is_none())
         .map(|leg| leg.path.as_str())
         .collect();
     if none.is_empty() {

@@ -11,7 +11,9 @@ use hemi_io::config::legs::LegSpec;
 use hemi_io::leg::apart::MetadataPlace;
 use hemi_units::Size;
 
-use super::{LegReport, LegView, LostView, Runs, Slot, SlotState, SuperblockView, TableView};
+use super::{
+    LegReport, LegView, LostView, Runs, Slot, SlotState, StandbyView, SuperblockView, TableView,
+};
 
 /// Number of past generations shown.
 const ANCESTORS_SHOWN: usize = 3;
@@ -58,6 +60,9 @@ impl Display for LegReport {
                 let missing = superblock.leg_bytes - self.size_bytes;
                 line(f, "TOO SHORT", format_args!("it is truncated by {missing} bytes"))?;
             }
+        } else if let Some(StandbyView { name, volume }) = &self.standby {
+            let text = format_args!("of volume {name:?}, {volume}; it holds nothing of it yet");
+            return line(f, "standby", text);
         } else {
             line(f, "volume", format_args!("none can be read here"))?;
             if let Some(otherwise) = &self.otherwise {

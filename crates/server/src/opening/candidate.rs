@@ -23,6 +23,8 @@ pub(super) enum State {
     Absent(String),
     /// Something is there that is not the leg, or that cannot be opened.
     Unfit(Unfit),
+    /// It is no leg of the volume, for this reason in words: a standby, or a leg whose slot another has.
+    NoLeg(&'static str),
 }
 
 /// A thing at the path of a leg that cannot be used as that leg.
@@ -83,7 +85,7 @@ impl Candidate {
     pub(super) fn metadata(&self) -> Option<&[u8]> {
         match &self.state {
             State::Present { metadata, .. } => Some(metadata),
-            State::Absent(_) | State::Unfit(_) => None,
+            State::Absent(_) | State::Unfit(_) | State::NoLeg(_) => None,
         }
     }
 

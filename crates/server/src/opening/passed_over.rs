@@ -4,7 +4,7 @@
 //! whatever is at its path is passed over: a blank disk in its place, another volume's leg, a device that is
 //! too short or read-only, a mount that has lost its server. A leg that is in is needed as ever.
 
-use hemi_engine::format::{Membership, Superblock};
+use hemi_engine::format::{Membership, Standby, Superblock};
 use hemi_engine::io::OutReason;
 use hemi_engine::recovery::{self, Opening, Problem, Refusal};
 use hemi_units::Size;
@@ -53,6 +53,41 @@ pub(super) fn set_aside(
         (index, Unfit { why, error, passes: false })
     };
     found.into_iter().map(unfit).collect()
+}
+
+/// Sets aside the standbys of a volume of which a leg is there.
+pub(super) fn set_aside_standbys(candidates: &mut [Candidate]) {
+    let volumes: Vec<_> = present(candidates)
+        .filter_map(|(.., bytes)| recovery::newest_of(bytes).ok())
+        .map(|superblock| superblock.volume_id)
+        .collect();
+    for candidate in candidates {
+        let standby = candidate.metadata().and_then(Standby::of);
+        if standby.is_some_and(|standby| volumes.contains(&standby.volume_id)) {
+            candidate.state = State::NoLeg("it is a standby");
+        }
+    }
+}
+
+/// Sets aside named drives whose slot another leg has taken: a standby, or one that an operator put in their
+/// place. Returns true if it set aside any and a leg remains.
+pub(super) fn set_aside_strangers(refusal: &Refusal, candidates: &mut [Candidate]) -> bool {
+    let is_stranger = |index: &usize| {
+        refusal.problems.iter().any(|problem| {
+            matches!(problem, Problem::Stranger { image, detached: false } if image == index)
+        })
+    };
+    let present: Vec<usize> =
+        (0..candidates.len()).filter(|&index| candidates[index].is_present()).collect();
+    let strangers: Vec<usize> =
+        (0..present.len()).filter(is_stranger).map(|image| present[image]).collect();
+    if strangers.is_empty() || strangers.len() == present.len() {
+        return false;
+    }
+    for index in strangers {
+        candidates[index].state = State::NoLeg("another leg has its slot");
+    }
+    true
 }
 
 /// Sets aside legs that are out and cannot hold the volume. Returns true if it set aside any.
@@ -106,8 +141,11 @@ pub(super) fn check(opening: &Opening, candidates: &mut [Candidate]) -> Result<(
 /// Logs what was passed over, and the way back.
 pub(super) fn tell(opening: &Opening, candidates: &[Candidate]) {
     for candidate in candidates {
-        let State::Unfit(Unfit { why, .. }) = &candidate.state else { continue };
         let label = candidate.config.label();
+        if let State::NoLeg(why) = candidate.state {
+            tracing::info!(drive = label, why, "not a leg of the volume");
+        }
+        let State::Unfit(Unfit { why, .. }) = &candidate.state else { continue };
         let Some((slot, reason)) = out_slot(&opening.superblock, candidate) else { continue };
         let way_back = match reason {
             OutReason::Detached => format!("hemi leg attach {label} --wipe fills it again"),

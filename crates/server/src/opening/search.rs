@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hemi_engine::recovery::{Problem, Refusal};
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, State};
 use crate::config::scan::ScanConfig;
 use crate::scan::apart::Scanner;
 use crate::scan::{Contradiction, Scan, legs_of};
@@ -80,6 +80,11 @@ impl<'a> Search<'a> {
                 Candidate::absent(config, id, "it was not found on this machine")
             });
         }
+        for standby in chosen.standbys {
+            if candidates.iter().all(|one| one.config.path != standby.spec) {
+                candidates.push(Candidate::new(LegConfig::new(standby.spec.clone()), None)?);
+            }
+        }
         Ok(Ok(()))
     }
 
@@ -88,7 +93,7 @@ impl<'a> Search<'a> {
     pub(super) fn drop_strangers(
         &mut self,
         refusal: &Refusal,
-        candidates: &mut Vec<Candidate>,
+        candidates: &mut [Candidate],
     ) -> bool {
         let is_stranger = |index: usize| {
             refusal.problems.iter().any(
@@ -102,14 +107,14 @@ impl<'a> Search<'a> {
         if strangers.is_empty() || others.is_empty() {
             return false;
         }
-        for (_, stranger) in strangers {
-            let leg = stranger.config.label();
-            tracing::warn!(leg, "no longer a leg of the volume: left out");
-            self.dropped.extend(stranger.wanted.clone());
+        self.dropped
+            .extend(strangers.into_iter().filter_map(|(_, stranger)| stranger.wanted.clone()));
+        for candidate in candidates {
+            if candidate.wanted.as_ref().is_some_and(|id| self.dropped.contains(id)) {
+                candidate.wanted = None;
+                candidate.state = State::NoLeg("another leg has its slot");
+            }
         }
-        let is_dropped =
-            |one: &Candidate| one.wanted.as_ref().is_some_and(|id| self.dropped.contains(id));
-        candidates.retain(|candidate| !is_dropped(candidate));
         true
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{FoundLeg, Other, OtherState, Scan};
+use super::{FoundLeg, FoundStandby, Other, OtherState, Scan};
 use hemi_io::config::legs::{LegConfig, LegSpec};
 
 /// The legs of the requested volume, according to a scan.
@@ -12,6 +12,8 @@ pub struct Chosen<'a> {
     pub found: Vec<&'a FoundLeg>,
     /// The legs not found. Empty if none was found.
     pub missing: Vec<Missing>,
+    /// The standbys found of the volume.
+    pub standbys: Vec<&'a FoundStandby>,
 }
 
 /// A leg of the volume that is on no device of this machine.
@@ -72,7 +74,9 @@ pub fn legs_of<'a>(scan: &'a Scan, wanted: &str) -> Result<Chosen<'a>, Contradic
             Missing { id: member.id.clone(), config: LegConfig { name, ..LegConfig::new(path) } }
         })
         .collect();
-    Ok(Chosen { found, missing })
+    let volume = newest.map(|newest| &newest.volume);
+    let standbys = scan.standbys.iter().filter(|one| Some(&one.volume) == volume).collect();
+    Ok(Chosen { found, missing, standbys })
 }
 
 /// Returns two legs that differ in `key`.

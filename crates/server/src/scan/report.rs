@@ -74,6 +74,10 @@ impl fmt::Display for Scan {
         for volume in volumes(self) {
             volume.fmt(formatter)?;
         }
+        for standby in &self.standbys {
+            let (spec, name, volume) = (&standby.spec, &standby.name, &standby.volume);
+            writeln!(formatter, "standby  {spec}, of volume {name:?} {volume}")?;
+        }
         for doubt in self.doubts() {
             writeln!(formatter, "{doubt}")?;
         }

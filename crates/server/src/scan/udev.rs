@@ -51,6 +51,11 @@ fn of_device(device: &Path) -> Vec<Property> {
     let member =
         |format: &str| vec![("ID_FS_TYPE", format.to_owned()), ("ID_FS_USAGE", "raid".to_owned())];
     match read_candidate(&LegSpec::Path(device.into())) {
+        Reading::Standby(standby) => {
+            let mut properties = member("hemi_standby");
+            properties.push(("HEMI_VOLUME_ID", standby.volume));
+            properties
+        }
         Reading::Leg(leg) => {
             let mut properties = member("hemi_leg");
             properties.extend([
