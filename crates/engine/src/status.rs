@@ -52,6 +52,9 @@ pub struct LegStatus {
     pub slow: bool,
     /// The reason why it is out, if it is.
     pub out_reason: Option<OutReason>,
+    /// True if it is out, was not detached, and is of no use: its device is not there, it has been silent for
+    /// `out_after`, or its writes keep failing.
+    pub dead: bool,
     /// Bytes it lacks (acknowledged, in volume bytes).
     pub owed_bytes: u64,
     /// Bytes among these that are owed as whole regions (rebuild, after a crash, overflow).

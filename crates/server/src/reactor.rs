@@ -669,6 +669,7 @@ impl Reactor {
             identity: Arc::clone(&last.identity),
             legs: Arc::clone(&last.legs),
             generations: self.engine.generations().collect(),
+            leg_ids: self.engine.leg_ids().collect(),
             status,
             differences,
             connections: Connections {

@@ -6,7 +6,7 @@ use crate::engine::state::requests::RequestState;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
 use crate::identifiers::{LEGS_MAX, LegIndex};
-use crate::io::{Buffers, Operation, RequestError};
+use crate::io::{Buffers, Operation, OutReason, RequestError};
 use crate::status::{LegState, LegStatus, Status};
 use hemi_units::{Extent, Instant, SECTOR_BYTES};
 
@@ -161,6 +161,10 @@ impl<B: Buffers> Engine<B> {
             _ if state.is_lagging() || owed_regions > 0 => (LegState::Lagging, None),
             _ => (LegState::Healthy, None),
         };
+        let is_out =
+            matches!(state.membership(), Membership::Out(reason) if reason != OutReason::Detached);
+        let dead = is_out
+            && (state.watch.is_removed() || self.is_long_silent(leg) || self.keeps_failing(state));
         let frozen_now = match state.watch.health() {
             Health::Frozen { since } => now.since(since),
             _ => 0,
@@ -170,6 +174,7 @@ impl<B: Buffers> Engine<B> {
             state: leg_state,
             slow: state.pace.is_slow(),
             out_reason,
+            dead,
             owed_bytes: exact + owed_regions,
             owed_region_bytes: owed_regions,
             owed_age: state.debts.oldest_since().map_or(0, |since| now.since(since)),

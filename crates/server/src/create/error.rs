@@ -94,6 +94,14 @@ pub enum CreateError {
         /// The reason.
         reason: String,
     },
+    /// A drive is no standby of the volume, or cannot become a leg of it.
+    #[error("{path} cannot take the place of a leg as a standby: {reason}")]
+    NotStandby {
+        /// The drive's spec.
+        path: String,
+        /// The reason in words.
+        reason: String,
+    },
     /// `--wipe` names something else than a leg.
     #[error("--wipe {} names none of the legs; name the leg exactly as after --leg", .0.display())]
     WipeWhat(PathBuf),

@@ -224,7 +224,7 @@ impl Storage {
     }
 }
 
-fn write_zeros(
+pub(super) fn write_zeros(
     start: u64,
     end: u64,
     mut write: impl FnMut(u64, &[u8]) -> io::Result<()>,

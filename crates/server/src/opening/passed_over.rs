@@ -85,7 +85,7 @@ pub(super) fn set_aside_strangers(refusal: &Refusal, candidates: &mut [Candidate
         return false;
     }
     for index in strangers {
-        candidates[index].state = State::NoLeg("another leg has its slot");
+        candidates[index].state = State::NoLeg("it is a leg no more");
     }
     true
 }
@@ -143,7 +143,7 @@ pub(super) fn tell(opening: &Opening, candidates: &[Candidate]) {
     for candidate in candidates {
         let label = candidate.config.label();
         if let State::NoLeg(why) = candidate.state {
-            tracing::info!(drive = label, why, "not a leg of the volume");
+            tracing::info!(drive = label, why, "left out: it is no leg of the volume");
         }
         let State::Unfit(Unfit { why, .. }) = &candidate.state else { continue };
         let Some((slot, reason)) = out_slot(&opening.superblock, candidate) else { continue };

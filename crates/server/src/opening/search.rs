@@ -112,7 +112,7 @@ impl<'a> Search<'a> {
         for candidate in candidates {
             if candidate.wanted.as_ref().is_some_and(|id| self.dropped.contains(id)) {
                 candidate.wanted = None;
-                candidate.state = State::NoLeg("another leg has its slot");
+                candidate.state = State::NoLeg("it is a leg no more");
             }
         }
         true

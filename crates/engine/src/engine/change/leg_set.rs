@@ -254,7 +254,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Returns true if a leg that answers has failed writes of one kind for so long that it is not counted
     /// on.
-    pub(super) fn keeps_failing(&self, state: &Leg) -> bool {
+    pub(in crate::engine) fn keeps_failing(&self, state: &Leg) -> bool {
         state.failing.every_write_fails(self.settings.out_after, self.clock.now())
             || self.fails_for_good(state)
     }

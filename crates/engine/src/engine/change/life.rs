@@ -147,6 +147,11 @@ impl<B: Buffers> Engine<B> {
         self.volume.generations()
     }
 
+    /// Returns the ids of the legs that the volume has, those that are out included.
+    pub fn leg_ids(&self) -> impl Iterator<Item = Id> {
+        self.volume.leg_ids()
+    }
+
     /// Returns true if requests and commands are taken up: the volume is durably open and not closing.
     pub fn is_serving(&self) -> bool {
         self.life.is_serving()

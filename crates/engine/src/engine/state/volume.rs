@@ -59,6 +59,12 @@ impl VolumeRecord {
         core::iter::once(self.superblock.generation).chain(past)
     }
 
+    /// Returns the ids of the legs in the set.
+    pub(in crate::engine) fn leg_ids(&self) -> impl Iterator<Item = Id> {
+        let members = self.superblock.legs.iter().filter(|leg| leg.state != Membership::Empty);
+        members.map(|leg| leg.id)
+    }
+
     /// Returns true if a leg is in by this record, which may be ahead of what is in effect.
     pub(in crate::engine) fn is_in(&self, leg: LegIndex) -> bool {
         self.superblock.legs[leg.index()].state == Membership::In
