@@ -42,6 +42,7 @@ mod scrubs;
 mod service;
 mod settings;
 pub mod socket;
+pub mod standbys;
 pub mod usage;
 pub mod view;
 pub mod volume;

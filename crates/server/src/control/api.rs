@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::health::{Condition, Health, Summary};
 use super::hidden::HiddenStall;
+use super::standbys::StandbyStatus;
 use super::usage::ProcessStatus;
 use super::volume::{BufferUse, Connections, Fault, HandoverReport, Phase, RefusalKind};
 use crate::config::device::DeviceKind;
@@ -423,6 +424,9 @@ pub struct VolumeStatus {
     pub lost_bytes: u64,
     /// Every slot in use.
     pub legs: Vec<LegStatus>,
+    /// The drives that wait to take the place of a leg.
+    #[serde(default)]
+    pub standbys: Vec<StandbyStatus>,
     /// Acknowledged data held by one leg only.
     pub exposure: Exposure,
     /// The volume as clients see it.
@@ -494,6 +498,25 @@ pub struct AttachLeg {
     /// True if data written to it since it was detached may be overwritten.
     #[serde(default)]
     pub wipe: bool,
+}
+
+/// `POST /v1/standbys/add`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddStandby {
+    /// The drive: a spec or a table as in the configuration.
+    pub config: LegConfig,
+    /// True if the content of the device may be overwritten.
+    #[serde(default)]
+    pub wipe: bool,
+}
+
+/// `POST /v1/standbys/remove`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveStandby {
+    /// The standby's name or spec.
+    pub standby: String,
 }
 
 /// `POST /v1/legs/remove` and `/v1/legs/detach`.

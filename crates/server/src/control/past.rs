@@ -118,6 +118,7 @@ impl Past {
         // The cause of the previous server's end is known only once the file has been read.
         let before = inner.waiting.is_none().then_some(inner.before);
         inner.watch.observe(&snapshot, &notices, left_out, before, &mut events);
+        events.extend(volume.take_standby_turns().iter().map(|turn| turn.event().at(now_ms)));
         events.into_iter().for_each(|event| inner.take(event));
         if snapshot.phase != Phase::Opening {
             inner.sample(&snapshot, now_ms);

@@ -24,8 +24,8 @@ use tokio_stream::wrappers::IntervalStream;
 use super::Life;
 use super::access::{self, Access, AccessAnswer};
 use super::api::{
-    AddLeg, AttachDevice, AttachLeg, Empty, ErrorBody, Grow, Inject, OneLeg, ReplaceLeg, Scrub,
-    Shutdown, Upgrade, VolumeStatus,
+    AddLeg, AddStandby, AttachDevice, AttachLeg, Empty, ErrorBody, Grow, Inject, OneLeg,
+    RemoveStandby, ReplaceLeg, Scrub, Shutdown, Upgrade, VolumeStatus,
 };
 use super::connections::Peer;
 use super::events;
@@ -98,6 +98,7 @@ impl Shared {
         let mut status = volume_status(&snapshot, &settings, &history, Instant::now());
         drop(history);
         status.scrub.last = self.scrubs().last();
+        status.standbys.clone_from(&self.volume.standbys());
         status.config_file.clone_from(&self.config.load().file);
         self.drives.show_in(&mut status);
         self.lost_metadata.show_in(&mut status);
@@ -119,6 +120,8 @@ pub(super) fn control(shared: Shared) -> Router {
         .route("/v1/config", get(config))
         .route("/v1/legs/add", post(add))
         .route("/v1/legs/remove", post(remove))
+        .route("/v1/standbys/add", post(add_standby))
+        .route("/v1/standbys/remove", post(remove_standby))
         .route("/v1/device/attach", post(attach_device))
         .route("/v1/device/detach", post(detach_device))
         .route("/v1/reload", post(reload))
@@ -246,6 +249,14 @@ async fn detach(State(shared): State<Shared>, body: Received) -> Response {
 
 async fn attach(State(shared): State<Shared>, body: Received) -> Response {
     act(&shared, body, |AttachLeg { config, wipe }| Ok(Request::Attach { config, wipe })).await
+}
+
+async fn add_standby(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |AddStandby { config, wipe }| Ok(Request::AddStandby { config, wipe })).await
+}
+
+async fn remove_standby(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |RemoveStandby { standby }| Ok(Request::RemoveStandby { standby })).await
 }
 
 async fn scrub(State(shared): State<Shared>, body: Received) -> Response {

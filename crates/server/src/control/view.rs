@@ -51,6 +51,7 @@ pub fn volume_status(
         converged: status.converged,
         lost_bytes: status.lost_bytes,
         legs: Vec::with_capacity(status.legs.len()),
+        standbys: Vec::new(),
         exposure: Exposure {
             bytes: status.exposure_bytes,
             age_ns: status.exposure_age,

@@ -18,6 +18,7 @@ use hemi_stalls::PhaseSpec;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::standbys::{StandbyStatus, StandbyTurn};
 use crate::config::device::DeviceKind;
 use crate::create::Share;
 use crate::differences::Known;
@@ -147,6 +148,8 @@ pub struct Snapshot {
     pub legs: Arc<Vec<LegIdentity>>,
     /// The volume's generation and those before it.
     pub generations: Vec<[u8; 16]>,
+    /// The ids of its legs, those that are out included.
+    pub leg_ids: Vec<[u8; 16]>,
     /// The engine's figures.
     pub status: Status,
     /// The extents in which legs are known to differ.
@@ -177,6 +180,7 @@ impl Snapshot {
             identity: Arc::new(identity),
             legs: Arc::new(legs),
             generations: Vec::new(),
+            leg_ids: Vec::new(),
             status: Status::default(),
             differences: Arc::default(),
             connections: Connections::default(),
@@ -311,6 +315,18 @@ pub enum Request {
         /// True if data written to it since it was detached may be overwritten.
         wipe: bool,
     },
+    /// Makes a drive a standby, which takes the place of a leg that is out.
+    AddStandby {
+        /// The drive's configuration.
+        config: LegConfig,
+        /// True if the content of the device may be overwritten.
+        wipe: bool,
+    },
+    /// Lets go of a standby, whose superblock is erased.
+    RemoveStandby {
+        /// Its name or spec.
+        standby: String,
+    },
     /// Compares all legs.
     Scrub {
         /// The extents to rewrite.
@@ -388,6 +404,12 @@ impl fmt::Display for Request {
                 write!(formatter, "replace leg {leg} by {path}{wiped}{}", sparing(spare))
             }
             Request::Detach { leg } => write!(formatter, "detach leg {leg}"),
+            Request::AddStandby { config, wipe } => {
+                write!(formatter, "make {} a standby{}", config.path, wiping(wipe))
+            }
+            Request::RemoveStandby { standby } => {
+                write!(formatter, "let go of the standby {standby}")
+            }
             Request::Attach { config, wipe } => {
                 write!(formatter, "attach {}{}", config.path, wiping(wipe))
             }
@@ -522,6 +544,16 @@ pub trait Volume: Send + Sync + 'static {
     fn take_notices(&self, into: &mut Vec<Noticed>) -> u64 {
         let _ = into;
         0
+    }
+
+    /// Returns the standbys of the volume.
+    fn standbys(&self) -> Arc<Vec<StandbyStatus>> {
+        Arc::default()
+    }
+
+    /// Takes the turns of events with standbys since the last call, oldest first.
+    fn take_standby_turns(&self) -> Vec<StandbyTurn> {
+        Vec::new()
     }
 
     /// Counts the regions in at most `cells` cells.
