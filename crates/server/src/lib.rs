@@ -36,6 +36,7 @@ pub mod record;
 pub mod scan;
 pub mod serve;
 pub mod settle;
+mod standby;
 pub mod state;
 mod this_program;
 pub mod vhost;

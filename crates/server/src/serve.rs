@@ -39,6 +39,7 @@ use crate::promote::PromoteError;
 use crate::reactor::{Ended, Parts, Reactor};
 use crate::record::{self, Recorder, Recording};
 use crate::scan::apart::ScanError;
+use crate::standby::{self, Standbys};
 use crate::vhost::{GuestListener, Listening};
 use crate::volume::ServedVolume;
 use hemi_io::arena::Arena;
@@ -235,6 +236,7 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
              waits for the authority or for a page write"
         ),
     }
+    let drives = opened.configs.clone();
     let name = opened.name();
     let was_device = device::exists(opened.opening.superblock.volume_id);
     let is_device = device_wanted || was_device;
@@ -274,7 +276,9 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
         (None, None) => None,
     };
     let exports = gates.exports.clone();
-    let volume = ServedVolume::new(running.handle.clone(), gates, why_bound, notices);
+    let standbys = Arc::new(Standbys::new(drives.into_iter()));
+    standby::spawn(running.handle.clone(), Arc::clone(&standbys)).map_err(ServeError::Reactor)?;
+    let volume = ServedVolume::new(running.handle.clone(), gates, why_bound, notices, standbys);
     let volume = Arc::new(volume);
     let sockets = control.duplicate()?;
     let control_path = control.control_path().to_owned();

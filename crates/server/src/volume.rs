@@ -11,6 +11,7 @@ use hemi_units::{Extent, SECTOR_BYTES};
 use tokio::sync::oneshot;
 
 use crate::control::inject::schedule;
+use crate::control::standbys::{StandbyStatus, StandbyTurn};
 use crate::control::volume::{
     CensusOutcome, Fault, FaultyOperation, Noticed, Outcome, Refusal, RefusalKind, Request,
     Snapshot, Volume,
@@ -18,15 +19,18 @@ use crate::control::volume::{
 use crate::export::GateFiles;
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo, UpgradeWish};
 use crate::notices::{NoticeReceiver, Notices};
+use crate::standby::Standbys;
 use hemi_io::leg::Injection;
 
 mod detaching;
 mod devices;
 mod joining;
+mod standing_by;
 mod upgrading;
 
 use detaching::not_detached;
 use joining::Coming;
+pub(crate) use joining::is_place;
 
 /// A volume served by a reactor.
 #[derive(Debug)]
@@ -35,6 +39,7 @@ pub struct ServedVolume {
     gates: GateFiles,
     /// The reason why no other program can continue it, if there is one.
     why_bound: Option<&'static str>,
+    standbys: Arc<Standbys>,
     /// The receiver of notices. Only the control thread locks it.
     notices: Mutex<NoticeReceiver>,
 }
@@ -47,14 +52,15 @@ impl ServedVolume {
         gates: GateFiles,
         why_bound: Option<&'static str>,
         notices: NoticeReceiver,
+        standbys: Arc<Standbys>,
     ) -> ServedVolume {
-        ServedVolume { reactor, gates, why_bound, notices: Mutex::new(notices) }
+        ServedVolume { reactor, gates, why_bound, standbys, notices: Mutex::new(notices) }
     }
 
     /// Returns the volume of this reactor, whose notices only go to the log.
     pub fn unwatched(reactor: ReactorHandle, gates: GateFiles) -> ServedVolume {
         let (_, receiver) = Notices::new();
-        ServedVolume::new(reactor, gates, None, receiver)
+        ServedVolume::new(reactor, gates, None, receiver, Arc::default())
     }
 
     /// Rereads the TLS files. If one is not valid, those in use stay.
@@ -120,6 +126,14 @@ impl Volume for ServedVolume {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).take(into)
     }
 
+    fn standbys(&self) -> Arc<Vec<StandbyStatus>> {
+        self.standbys.status()
+    }
+
+    fn take_standby_turns(&self) -> Vec<StandbyTurn> {
+        self.standbys.take_turns()
+    }
+
     fn census(&self, cells: usize) -> CensusOutcome {
         // Allocated here, because the reactor allocates nothing.
         let cells = vec![RegionCounts::default(); cells];
@@ -168,6 +182,12 @@ impl Volume for ServedVolume {
             }
             Request::Replace { leg, config, wipe, spare } => {
                 joining::join(self.reactor.clone(), config, Coming::Replace { leg, wipe, spare })
+            }
+            Request::AddStandby { config, wipe } => {
+                standing_by::add(self.reactor.clone(), Arc::clone(&self.standbys), config, wipe)
+            }
+            Request::RemoveStandby { standby } => {
+                standing_by::remove(Arc::clone(&self.standbys), standby)
             }
             Request::Attach { config, wipe } => {
                 joining::join(self.reactor.clone(), config, Coming::Attach { wipe })

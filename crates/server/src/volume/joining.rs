@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use hemi_engine::command::{Command, CommandError};
 use hemi_engine::format::{Layout, Membership, Superblock};
 use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::OutReason;
@@ -14,7 +13,7 @@ use crate::control::volume::{LegIdentity, Outcome, Refusal, RefusalKind, Snapsho
 use crate::create::{
     CreateError, JoinOptions, LegsInUse, Share, check_configured, prepare_join, superblock_of,
 };
-use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
+use crate::messages::{ReactorHandle, ReactorMessage};
 use crate::opening::is_path;
 use hemi_io::config::legs::{LegConfig, LegSpec};
 use hemi_io::probe::other_spec;
@@ -44,14 +43,6 @@ fn join_blocking(
 ) -> Result<(), Refusal> {
     let (leg, opened, id) = make_ready(&reactor.snapshot(), config, coming)?;
     let name = name_of(&reactor.snapshot().legs, leg, config, coming);
-    if state(&reactor.snapshot(), leg.0) != LegState::Empty {
-        // The slot is freed only now that a leg is ready for it.
-        let command = Command::Remove { leg };
-        match reactor.wait_for(|reply| ReactorMessage::Command { command, reply }) {
-            Ok(()) | Err(ReactorError::Command(CommandError::NoSuchLeg)) => {}
-            Err(error) => return Err(refusal(error)),
-        }
-    }
     let opened = Box::new(opened);
     reactor
         .wait_for(|reply| ReactorMessage::Attach { leg, opened, name, id, reply })
@@ -74,7 +65,7 @@ fn name_of(known: &[LegIdentity], leg: LegIndex, config: &LegConfig, coming: Com
 }
 
 /// Returns true if the spec of a configured leg leads to the same place as `known`.
-fn is_place(config: &LegConfig, known: &str) -> bool {
+pub(crate) fn is_place(config: &LegConfig, known: &str) -> bool {
     let known = Path::new(known);
     // A path may have been spelled differently. A spec that is not a path is compared as it is.
     let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
@@ -100,11 +91,23 @@ fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result
         // it.
         Coming::Attach { wipe } => (own_slot(snapshot, config, wipe)?, true, None),
     };
+    let options = join_options(snapshot, config, wipe, spare)?;
+    let (opened, id) = prepare_join(&options).map_err(unprepared)?;
+    Ok((leg, opened, id))
+}
+
+/// Returns the options by which a drive is made ready for the volume.
+pub(super) fn join_options(
+    snapshot: &Snapshot,
+    config: &LegConfig,
+    wipe: bool,
+    spare: Option<Share>,
+) -> Result<JoinOptions, Refusal> {
     let identity = &snapshot.identity;
     let layout = Layout::new(identity.size_bytes, identity.region_bytes).map_err(|error| {
         Refusal::new(RefusalKind::Failed, error.to_string(), "Report it: this is a defect.")
     })?;
-    let options = JoinOptions {
+    Ok(JoinOptions {
         config: config.clone(),
         layout,
         block_bytes: identity.block_bytes,
@@ -113,9 +116,7 @@ fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result
         volume: identity.id,
         in_use: legs_in_use(snapshot),
         name: identity.name.clone(),
-    };
-    let (opened, id) = prepare_join(&options).map_err(unprepared)?;
-    Ok((leg, opened, id))
+    })
 }
 
 /// Returns the legs that the volume uses.
@@ -236,7 +237,7 @@ fn check_history(snapshot: &Snapshot, label: &str, superblock: &Superblock) -> R
 }
 
 /// Returns the reason why a leg was not prepared, with its kind.
-fn unprepared(error: CreateError) -> Refusal {
+pub(super) fn unprepared(error: CreateError) -> Refusal {
     let (kind, way_out) = match &error {
         CreateError::NotEmpty { what, contents } => {
             let contents: Vec<String> = contents.iter().map(ToString::to_string).collect();
