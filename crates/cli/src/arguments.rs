@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Upgrade(commands::upgrade::UpgradeArgs),
     Grow(commands::grow::GrowArgs),
     Leg(commands::leg::LegArgs),
+    Standby(commands::standby::StandbyArgs),
     Scrub(commands::scrub::ScrubArgs),
     Inspect(commands::inspect::InspectArgs),
     Promote(commands::promote::PromoteArgs),

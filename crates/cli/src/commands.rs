@@ -31,6 +31,7 @@ pub(crate) mod set;
 pub(crate) mod settle;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
+pub(crate) mod standby;
 pub(crate) mod status;
 pub(crate) mod top;
 #[cfg(feature = "sim")]
@@ -56,6 +57,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Upgrade(arguments) => done(upgrade::run(&arguments)),
         Command::Grow(arguments) => done(grow::run(&arguments)),
         Command::Leg(arguments) => done(leg::run(&arguments)),
+        Command::Standby(arguments) => done(standby::run(&arguments)),
         Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Promote(arguments) => done(promote::run(&arguments)),
         Command::Settle(arguments) => done(settle::run(&arguments)),

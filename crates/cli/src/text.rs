@@ -28,6 +28,7 @@ pub(crate) fn status(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> 
     text.push('\n');
     text.push_str(&leg_table(status));
     text.push('\n');
+    text.push_str(&standbys(status));
     text.push_str(&no_sessions(status));
     text.push_str(&injected(status));
     text.push_str(&drives::lines(status));
@@ -40,6 +41,22 @@ pub(crate) fn status(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> 
     text.push_str(&work(status));
     text.push('\n');
     text.push_str(&promises(status));
+    text
+}
+
+/// Returns a line for each standby, and an empty one behind them.
+fn standbys(status: &VolumeStatus) -> String {
+    let mut text = String::new();
+    for standby in &status.standbys {
+        let state = match &standby.why_not {
+            None => "ready to take the place of a leg".to_owned(),
+            Some(why) => format!("cannot be used: {}", Plain(why)),
+        };
+        let _ = writeln!(text, "standby   {}  {state}", Plain(&standby.name));
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
     text
 }
 

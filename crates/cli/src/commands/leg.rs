@@ -120,15 +120,15 @@ Example, for a drive that died:
 }
 
 #[derive(Clone, Copy, Debug, Args)]
-struct Keep {
+pub(crate) struct Keep {
     /// Write the change into the configuration file that the volume was started from; without it,
     /// the lines to change are printed.
     #[arg(long)]
-    write_config: bool,
+    pub(crate) write_config: bool,
 }
 
 #[derive(Clone, Debug, Args)]
-struct NewLeg {
+pub(crate) struct NewLeg {
     /// The leg: a path, stripe:PATH,PATH[,chunk=64K], end:PATH, external:PATH,metadata=PATH,
     /// nbd://HOST[:PORT]/[EXPORT], or nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through
     /// TLS).
@@ -154,7 +154,7 @@ struct NewLeg {
 
 impl NewLeg {
     /// Returns the leg's configuration as sent to the server, which may run in another directory.
-    fn config(&self) -> Result<LegConfig> {
+    pub(crate) fn config(&self) -> Result<LegConfig> {
         let spec = self.spec.absolute().with_context(|| format!("where is {}?", self.spec))?;
         let mut config = LegConfig::new(spec);
         config.name.clone_from(&self.name);
@@ -262,7 +262,7 @@ impl Change<'_> {
 
 /// Returns true if a start that looks for legs finds this one by itself: a block device, or a
 /// remote leg, which the others know.
-fn is_found_by_scan(leg: &LegSpec) -> bool {
+pub(crate) fn is_found_by_scan(leg: &LegSpec) -> bool {
     let is_device = |path: &PathBuf| {
         std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
     };
