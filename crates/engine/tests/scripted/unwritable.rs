@@ -74,6 +74,26 @@ fn a_leg_that_cannot_write_one_page_is_marked_out() {
     }
 }
 
+/// Nobody uses the volume, and nobody waits for the page.
+#[test]
+fn a_page_that_cannot_be_written_is_tried_at_intervals_at_rest() {
+    for has_ledger in [false, true] {
+        let (mut world, bad) = flushed_in_time(has_ledger);
+        for step in 0..100 {
+            world.write(SECOND_PAGE + 128 * step, 8);
+            world.flush();
+            world.wait(100 * MILLISECOND);
+        }
+        world.wait(10 * SECOND);
+        world.notices.clear();
+        world.wait(60 * SECOND);
+        let is_error =
+            |notice: &&Notice| matches!(notice, Notice::LegError { leg, .. } if leg.index() == bad);
+        let errors = world.notices.iter().filter(is_error).count();
+        assert!((1..60).contains(&errors), "{errors} tries in a minute ({has_ledger})");
+    }
+}
+
 /// The other leg is late with each page, so that authority comes back to the failing leg again and again.
 #[test]
 fn a_leg_that_cannot_write_a_page_is_marked_out_beside_one_that_is_late_with_each() {
