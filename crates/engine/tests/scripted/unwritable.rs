@@ -94,6 +94,30 @@ fn a_page_that_cannot_be_written_is_tried_at_intervals_at_rest() {
     }
 }
 
+/// A leg that is out and fails all writes owes something, and will go on owing it.
+#[test]
+fn a_close_does_not_wait_for_a_leg_that_is_out_and_fails_its_writes() {
+    const CLOSE: u64 = 9;
+    let bad = 1;
+    let settings = Settings { out_after: 10 * SECOND, clean_after: 5 * SECOND, ..calm() };
+    let mut world = World::new(1, 2, settings);
+    world.thorough = false;
+    world.behaviour[bad].write_errors = 1;
+    for step in 0..100 {
+        world.write(128 * (step % 16), 8);
+        world.wait(100 * MILLISECOND);
+    }
+    let out = Notice::Out { leg: LegIndex(bad as u8), reason: OutReason::WriteErrors };
+    assert!(world.notices.contains(&out));
+    world.write(0, 8);
+    let now = world.now;
+    let close = Command::Close { drain_until: now + 60 * SECOND };
+    world.engine().command(now, CLOSE, close);
+    world.take_actions();
+    world.wait(2 * SECOND);
+    assert_eq!(world.commands.get(&CLOSE), Some(&Ok(())), "it waits for what cannot be paid");
+}
+
 /// The other leg is late with each page, so that authority comes back to the failing leg again and again.
 #[test]
 fn a_leg_that_cannot_write_a_page_is_marked_out_beside_one_that_is_late_with_each() {

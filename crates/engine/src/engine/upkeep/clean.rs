@@ -236,7 +236,7 @@ impl<B: Buffers> Engine<B> {
                 // Better to wait a little for a leg that is catching up than to make it owe
                 // a whole region after a crash.
                 let patience = self.settings.clean_after.saturating_mul(PATIENCE);
-                let catching_up = state.answers()
+                let catching_up = self.may_catch_up(state)
                     && !self.regions.is_stale(index, region)
                     && idle < patience
                     && !pressed;

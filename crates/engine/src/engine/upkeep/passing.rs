@@ -18,17 +18,8 @@ use crate::planted::{self, Planted};
 struct SeenLeg {
     is_member: bool,
     answers: bool,
+    may_catch_up: bool,
     failures: u64,
-}
-
-impl SeenLeg {
-    fn new(leg: &Leg) -> SeenLeg {
-        SeenLeg {
-            is_member: leg.is_member(),
-            answers: leg.answers(),
-            failures: leg.stamps.failures(),
-        }
-    }
 }
 
 /// The state of the legs when the waits of records were noted.
@@ -44,9 +35,18 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn follow_waits(&mut self) -> u8 {
         let mut flushed = 0;
         let mut changed = false;
+        let mut may_catch_up = [false; LEGS_MAX];
+        for leg in self.legs.in_use() {
+            may_catch_up[leg.index.index()] = self.may_catch_up(leg);
+        }
         for leg in self.legs.in_use() {
             let (seen, at) = (&mut self.passing, leg.index.index());
-            let now = SeenLeg::new(leg);
+            let now = SeenLeg {
+                is_member: leg.is_member(),
+                answers: leg.answers(),
+                may_catch_up: may_catch_up[at],
+                failures: leg.stamps.failures(),
+            };
             changed |= core::mem::replace(&mut seen.legs[at], now) != now;
             let stamp = leg.stamps.flushed();
             if core::mem::replace(&mut seen.flushed[at], stamp) != stamp {
@@ -60,6 +60,12 @@ impl<B: Buffers> Engine<B> {
         }
         let may_be_asked = self.legs.slots().filter(|&leg| self.may_flush_aside(leg));
         may_be_asked.fold(0, |mask, leg| mask | LegIndex(leg as u8).bit())
+    }
+
+    /// Returns true if a leg that owes may be waited for: it answers, and if it is out, its writes do not
+    /// keep failing.
+    pub(super) fn may_catch_up(&self, leg: &Leg) -> bool {
+        leg.answers() && (leg.is_in() || !self.keeps_failing(leg))
     }
 
     /// Notes the events that a record waits for, after a look at it.
@@ -100,7 +106,8 @@ impl<B: Buffers> Engine<B> {
                 if may_count || planted::is(Planted::CleanBehindDebts) {
                     return None;
                 }
-                wait.catches_up |= leg.answers() && !self.regions.is_stale(leg.index, region);
+                wait.catches_up |=
+                    self.may_catch_up(leg) && !self.regions.is_stale(leg.index, region);
                 continue;
             }
             let done = self.regions.last_done(record, leg.index.index());
