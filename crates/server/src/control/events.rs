@@ -20,12 +20,14 @@ mod watch;
 
 pub(super) use requests::{outcome as of_request, scrub_begins, word};
 pub(super) use verdicts::of_verdict;
-pub(super) use watch::{Before, Watch, stopped};
+pub(super) use watch::{Before, MOVED, Watch, stopped};
 
 /// Maximum number of events kept.
 pub const EVENTS_MAX: usize = 4096;
 /// Maximum size of the events kept, in bytes of JSON.
 pub const EVENTS_BYTES_MAX: usize = 1 << 20;
+/// Maximum number of events in an answer of the control API.
+pub const EVENTS_PER_ANSWER: u16 = 1000;
 /// Longest text of an event in bytes. A longer one is truncated.
 const TEXT_BYTES_MAX: usize = 1024;
 
@@ -122,12 +124,21 @@ pub(super) struct EventLog {
     entries: VecDeque<Entry>,
     bytes: usize,
     last_id: u64,
+    /// The time of the newest event since the start.
+    last_at: u64,
 }
 
 impl EventLog {
     /// Gives an event its id and keeps it. The id is the time in milliseconds, or one more than the last id,
     /// so it increases even if nothing is kept over restarts.
-    pub(super) fn push(&mut self, mut event: Event) -> Entry {
+    ///
+    /// Notices come a moment after requests that they preceded. So an event has at least the time of the one
+    /// before it, unless the clock was set back and that time is yet to come.
+    pub(super) fn push(&mut self, mut event: Event, now_ms: u64) -> Entry {
+        if self.last_at <= now_ms {
+            event.at = event.at.max(self.last_at);
+        }
+        self.last_at = event.at;
         event.id = event.at.max(self.last_id + 1);
         let json = serde_json::to_vec(&event).unwrap_or_default();
         let entry = Entry { id: event.id, json: Bytes::from(json) };
@@ -177,7 +188,7 @@ mod tests {
     #[test]
     fn ids_rise_though_the_clock_falls() {
         let mut log = EventLog::default();
-        let ids: Vec<u64> = [1000, 1000, 500, 2000].map(|at| log.push(event(at)).id).to_vec();
+        let ids: Vec<u64> = [1000, 1000, 500, 2000].map(|at| log.push(event(at), at).id).to_vec();
         assert_eq!(ids, [1000, 1001, 1002, 2000]);
         assert_eq!(log.after(1000, 2).map(|entry| entry.id).collect::<Vec<_>>(), [1001, 1002]);
         assert_eq!(log.newest(2).map(|entry| entry.id).collect::<Vec<_>>(), [1002, 2000]);
@@ -185,15 +196,31 @@ mod tests {
     }
 
     #[test]
+    fn times_rise_with_ids_unless_the_clock_was_set_back() {
+        let mut log = EventLog::default();
+        let mut at = |at, now_ms| {
+            let entry = log.push(event(at), now_ms);
+            let event: Event = serde_json::from_slice(&entry.json).expect("it is an event");
+            event.at
+        };
+        assert_eq!(at(1000, 1000), 1000);
+        assert_eq!(at(900, 1100), 1000, "it was noticed late");
+        assert_eq!(at(1100, 1100), 1100);
+        assert_eq!(at(500, 500), 500, "the clock was set back");
+        assert_eq!(at(450, 510), 500);
+    }
+
+    #[test]
     fn the_log_is_bounded_by_count_and_by_bytes() {
         let mut log = EventLog::default();
         for at in 0..EVENTS_MAX as u64 + 10 {
-            log.push(event(at + 1));
+            log.push(event(at + 1), at + 1);
         }
         assert_eq!(log.entries.len(), EVENTS_MAX);
         let long = "x".repeat(10 * TEXT_BYTES_MAX);
         for at in 0..4000 {
-            log.push(Event::new("test", Severity::Info, long.clone()).at(at + 10_000_000));
+            let at = at + 10_000_000;
+            log.push(Event::new("test", Severity::Info, long.clone()).at(at), at);
         }
         assert!(log.bytes <= EVENTS_BYTES_MAX && log.bytes > EVENTS_BYTES_MAX / 2);
         let sum: usize = log.entries.iter().map(|entry| entry.json.len()).sum();

@@ -204,6 +204,7 @@ impl Inner {
         match writer.read() {
             Some(Read::Kept(kept)) => {
                 self.before = kept.before;
+                self.watch.told_before(kept.moves_told_ms);
                 // Rows recorded meanwhile come after those read.
                 let rings = std::mem::replace(&mut self.rings, kept.rings);
                 for resolution in [Resolution::Fine, Resolution::Coarse] {
@@ -243,7 +244,7 @@ impl Inner {
 
     /// Keeps an event and has it written at once.
     fn keep(&mut self, event: Event) {
-        let Entry { json, .. } = self.log.push(event);
+        let Entry { json, .. } = self.log.push(event, unix_ms());
         self.batch.event(&json);
         self.send();
     }

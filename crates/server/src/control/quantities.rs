@@ -1,4 +1,4 @@
-//! Sizes and durations in sentences for people.
+//! Sizes, durations and counts in sentences for people.
 
 /// Formats a size for a sentence: two or three digits, binary units.
 pub fn bytes(count: u64) -> String {
@@ -38,6 +38,14 @@ pub fn duration(nanoseconds: u64) -> String {
     let value = value(scale);
     let decimals = if value >= 9.95 || value.fract() == 0.0 { 0 } else { 1 };
     format!("{value:.decimals$} {unit}")
+}
+
+/// Formats a count of things, whose plural ends with an s: `1 leg`, `2 legs`.
+pub fn counted(count: impl Into<u64>, thing: &str) -> String {
+    match count.into() {
+        1 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    }
 }
 
 #[cfg(test)]

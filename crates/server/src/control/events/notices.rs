@@ -19,19 +19,19 @@ const FOLD_MS: u64 = 60_000;
 
 /// A counter of repeated events that are reported in sum.
 #[derive(Clone, Copy, Debug, Default)]
-struct Fold {
+pub(super) struct Fold {
     /// The beginning of the span; zero if nothing has happened lately.
     began_ms: u64,
     told: u32,
     /// Events not reported yet.
     untold: u32,
     /// The sum of their durations, bytes or the like.
-    sum: u64,
+    pub(super) sum: u64,
 }
 
 impl Fold {
     /// Counts one more event. Returns true if it is to be reported individually.
-    fn take(&mut self, at_ms: u64, told_max: u32) -> bool {
+    pub(super) fn take(&mut self, at_ms: u64, told_max: u32) -> bool {
         if self.began_ms == 0 {
             self.began_ms = at_ms;
         }
@@ -45,8 +45,8 @@ impl Fold {
     }
 
     /// Returns the number of events to report in sum, and their sum, if the span is over.
-    fn over(&mut self, now_ms: u64) -> Option<(u32, u64)> {
-        if self.began_ms == 0 || now_ms < self.began_ms + FOLD_MS {
+    pub(super) fn over(&mut self, now_ms: u64) -> Option<(u32, u64)> {
+        if self.began_ms == 0 || now_ms.abs_diff(self.began_ms) < FOLD_MS {
             return None;
         }
         let ended = std::mem::take(self);

@@ -6,13 +6,15 @@ use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::OutReason;
 use hemi_engine::status::{LegState, LegStatus};
 
-use super::notices::{NoticeEvents, of_leg};
+use super::notices::{Fold, NoticeEvents, of_leg};
 use super::{Event, Severity};
-use crate::control::quantities::{bytes, duration};
+use crate::control::quantities::{bytes, counted, duration};
 use crate::control::volume::{HandoverReport, Noticed, Phase, Snapshot};
 use crate::notices;
 use hemi_io::clock::unix_ms;
 
+/// The kind of the events that report moves of authority.
+pub(in crate::control) const MOVED: &str = "authority-moved";
 /// Time without moves of authority after which they are reported in sum, in milliseconds.
 const MOVES_QUIET_MS: u64 = 2_000;
 /// Shortest time between two such reports, in milliseconds.
@@ -66,6 +68,7 @@ pub(in crate::control) struct Watch {
     gone_since: [Option<u64>; LEGS_MAX],
     moves: Option<Moves>,
     moves_told_ms: u64,
+    left_out: Fold,
     has_started: bool,
     is_closing: bool,
 }
@@ -95,11 +98,7 @@ impl Watch {
             let at_ms = now_ms.saturating_sub(clock.since(noticed.at) / 1_000_000);
             self.notices.take(at_ms, noticed, &last, snapshot, events);
         }
-        if left_out > 0 {
-            let text = format!("{left_out} more things happened at once; the log has them.");
-            let event = Event::new("left-out", Severity::Notice, text);
-            events.push(event.with("count", left_out).at(now_ms));
-        }
+        self.watch_left_out(left_out, now_ms, events);
         for leg in &snapshot.status.legs {
             self.look_at(leg, snapshot, now_ms, events);
         }
@@ -108,6 +107,29 @@ impl Watch {
         if snapshot.phase == Phase::Closing && !self.is_closing {
             self.is_closing = true;
             events.push(closing(snapshot).at(now_ms));
+        }
+    }
+
+    /// Takes the time at which the previous server last reported moves of authority.
+    pub(in crate::control) fn told_before(&mut self, moves_told_ms: u64) {
+        self.moves_told_ms = self.moves_told_ms.max(moves_told_ms);
+    }
+
+    /// Reports notices that were dropped, because more came at once than there was room for.
+    fn watch_left_out(&mut self, left_out: u64, now_ms: u64, events: &mut Vec<Event>) {
+        let mut say = |count: u64, thing: &str, why: &str| {
+            let (what, has) = (counted(count, thing), if count == 1 { "was" } else { "were" });
+            let text = format!("{what} {has} left out here{why}; the log has the rest.");
+            let event = Event::new("left-out", Severity::Notice, text);
+            events.push(event.with("count", count).at(now_ms));
+        };
+        if left_out > 0 && self.left_out.take(now_ms, 1) {
+            say(left_out, "event", ", because too many came at once");
+        } else {
+            self.left_out.sum += left_out;
+        }
+        if let Some((_, count)) = self.left_out.over(now_ms) {
+            say(count, "more event", " within a minute");
         }
     }
 
@@ -156,11 +178,12 @@ impl Watch {
             self.moves.get_or_insert_with(began).last_ms = now_ms;
         }
         let is_due = |moves: &mut Moves| {
-            now_ms >= moves.last_ms + MOVES_QUIET_MS && now_ms >= self.moves_told_ms + MOVES_TOLD_MS
+            let is_past = |at_ms: u64, span_ms| now_ms.abs_diff(at_ms) >= span_ms;
+            is_past(moves.last_ms, MOVES_QUIET_MS) && is_past(self.moves_told_ms, MOVES_TOLD_MS)
         };
         if let Some(moves) = self.moves.take_if(is_due) {
             self.moves_told_ms = now_ms;
-            events.push(moved(&moves, snapshot).at(moves.last_ms));
+            events.push(moved(&moves, snapshot, now_ms));
         }
     }
 }
@@ -183,7 +206,7 @@ fn begun(snapshot: &Snapshot, before: Before, now_ms: u64) -> Event {
         ),
     };
     let on = match without.len() {
-        0 => format!("{all} legs"),
+        0 => counted(all as u64, "leg"),
         missing => format!("{} of {all} legs", all - missing),
     };
     let identity = &snapshot.identity;
@@ -237,12 +260,12 @@ fn upgraded(report: &HandoverReport) -> Event {
         None => (
             if report.cut > 0 { Severity::Warning } else { Severity::Notice },
             format!(
-                "hemi {} took over from {}: {} clients went on after {}, {} were cut off.",
+                "hemi {} took over from {}: {} went on after {}, {} cut off.",
                 env!("CARGO_PKG_VERSION"),
                 report.version,
-                report.connections,
+                counted(report.connections, "client"),
                 duration(report.pause_ns),
-                report.cut
+                if report.cut == 1 { "1 was".to_owned() } else { format!("{} were", report.cut) }
             ),
         ),
     };
@@ -299,7 +322,7 @@ fn back(snapshot: &Snapshot, leg: LegIndex, after: u64) -> Event {
     .with("gone_ns", after)
 }
 
-fn moved(moves: &Moves, snapshot: &Snapshot) -> Event {
+fn moved(moves: &Moves, snapshot: &Snapshot, now_ms: u64) -> Event {
     let count = snapshot.status.authority_moves - moves.before.status.authority_moves;
     let regions = |of: &Snapshot, leg: u8| {
         let known = of.status.legs.iter().find(|known| known.leg == leg);
@@ -308,7 +331,7 @@ fn moved(moves: &Moves, snapshot: &Snapshot) -> Event {
     let change = |leg: &LegStatus| {
         let (was, is) = (regions(&moves.before, leg.leg), leg.authority_regions);
         let name = crate::notices::name(&snapshot.legs, LegIndex(leg.leg));
-        (was != is).then(|| format!("{name} decides {is} regions, before {was}"))
+        (was != is).then(|| format!("{name} decides {}, before {was}", counted(is, "region")))
     };
     let changes: Vec<String> = snapshot.status.legs.iter().filter_map(change).collect();
     let took = moves.last_ms.saturating_sub(moves.began_ms) * 1_000_000;
@@ -316,10 +339,13 @@ fn moved(moves: &Moves, snapshot: &Snapshot) -> Event {
         [] => "each leg decides as many as before".to_owned(),
         changes => changes.join("; "),
     };
-    let times = if count == 1 { "time" } else { "times" };
-    let text = format!("The authority of regions moved {count} {times}: {now}.");
-    let event = Event::new("authority-moved", Severity::Info, text);
-    event.with("moves", count).with("took_ns", took)
+    let ago = duration(now_ms.saturating_sub(moves.last_ms) * 1_000_000);
+    let when = match count {
+        1 => format!("of a region moved {ago} ago"),
+        _ => format!("of regions moved {count} times, the last time {ago} ago"),
+    };
+    let event = Event::new(MOVED, Severity::Info, format!("The authority {when}: {now}."));
+    event.with("moves", count).with("took_ns", took).at(now_ms)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use hemi_engine::format::Id;
 
 use crate::config::place::Place;
-use crate::control::events::{Before, Entry, Event};
+use crate::control::events::{Before, Entry, Event, MOVED};
 use crate::control::hidden::Hour;
 use crate::control::history::file::{Batch, EXTENSION, HistoryFile, Kept};
 use crate::control::history::rings::Rings;
@@ -24,6 +24,8 @@ pub(super) struct Found {
     pub(super) events: Vec<Entry>,
     pub(super) hours: Vec<Hour>,
     pub(super) before: Before,
+    /// The time of the last report of moves of authority; zero if there is none.
+    pub(super) moves_told_ms: u64,
 }
 
 /// The outcome of reading the file.
@@ -127,6 +129,9 @@ fn write(place: &Place, volume: Id, give: &SyncSender<Box<Found>>, batches: &Rec
             if let Ok(event) = serde_json::from_slice::<Event>(&json) {
                 last_ms = last_ms.max(event.at);
                 found.before = found.before.after(&event);
+                if event.kind == MOVED {
+                    found.moves_told_ms = event.at;
+                }
             }
             found.events.push(Entry { id, json: Bytes::from(json) });
         }

@@ -118,15 +118,57 @@ fn moves_of_authority_are_told_of_in_sum_when_they_are_over() {
     };
     let (before, after) = (moved(5, 7), moved(12, 0));
     let moves = Moves { began_ms: 1000, last_ms: 3000, before };
-    let event = super::moved(&moves, &after);
+    let event = super::moved(&moves, &after, 48_000);
     assert_eq!(
         event.text,
-        "The authority of regions moved 7 times: hdd decides 0 regions, before 7."
+        "The authority of regions moved 7 times, the last time 45 s ago: hdd decides 0 regions, before 7."
     );
-    assert_eq!(event.values["took_ns"], 2_000_000_000_u64);
+    assert_eq!((event.at, &event.values["took_ns"]), (48_000, &2_000_000_000_u64.into()));
+    let moves = Moves { began_ms: 1000, last_ms: 1000, before: moved(5, 0) };
+    assert_eq!(
+        super::moved(&moves, &moved(6, 1), 4000).text,
+        "The authority of a region moved 3 s ago: hdd decides 1 region, before 0."
+    );
     let mut watch = Watch::default();
     seen(&mut watch, &moved(5, 7));
     assert_eq!(seen(&mut watch, &moved(12, 0)), Vec::<String>::new(), "they may go on");
+}
+
+/// Reports of moves are a minute apart, by their times, too, and over an upgrade.
+#[test]
+fn moves_are_told_of_once_a_minute() {
+    let moved = |moves: u64| snapshot(|snapshot| snapshot.status.authority_moves = moves);
+    let mut last = moved(0);
+    let (mut watch, mut events) = (Watch::default(), Vec::new());
+    let start = 1_700_000_000_000;
+    for tick in 0..4 * 240 {
+        let now_ms = start + tick * 250;
+        if tick == 480 {
+            let told = events.last().map_or(0, |event: &Event| event.at);
+            watch = Watch::default();
+            watch.told_before(told);
+        }
+        // A move every four seconds, so that each is over before the next.
+        let next = moved(tick / 16);
+        watch.watch_moves(&last, &next, now_ms, &mut events);
+        last = next;
+    }
+    let times: Vec<u64> = events.iter().map(|event| event.at - start).collect();
+    assert_eq!(times.len(), 4, "{times:?}");
+    assert!(times.windows(2).all(|pair| pair[1] >= pair[0] + MOVES_TOLD_MS), "{times:?}");
+}
+
+#[test]
+fn events_left_out_are_told_of_in_sum() {
+    let (mut watch, mut events) = (Watch::default(), Vec::new());
+    for (now_ms, left_out) in [(1000, 1), (1250, 5), (1500, 0), (2000, 7), (61_000, 0), (61_250, 3)]
+    {
+        watch.watch_left_out(left_out, now_ms, &mut events);
+    }
+    let texts: Vec<&str> = events.iter().map(|event| &*event.text).collect();
+    let because = "1 event was left out here, because too many came at once; the log has the rest.";
+    let more = "12 more events were left out here within a minute; the log has the rest.";
+    assert_eq!(texts, [because, more]);
 }
 
 #[test]
