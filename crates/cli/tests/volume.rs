@@ -267,7 +267,7 @@ fn legs_come_and_go_while_the_volume_is_served() {
     assert!(!place.path("d").exists(), "what was refused made nothing");
     let error = served.command_refused(&["leg", "replace", "5", "d"], 1);
     assert!(error.contains("slot 5 holds no leg"), "{error}");
-    let error = served.command_refused(&["leg", "detach", "9"], 1);
+    let error = served.command_refused(&["leg", "detach", "7"], 1);
     assert!(error.contains("hemi leg list"), "{error}");
 
     served.command(&["leg", "detach", "2"]);

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use hemi_server::control::events::Event;
+use hemi_server::control::events::{EVENTS_PER_ANSWER, Event};
 use serde::Deserialize;
 
 use crate::client::{Client, Which};
@@ -35,8 +35,9 @@ pub(crate) struct EventsArgs {
     #[arg(long)]
     json: bool,
 
-    /// Number of past events to show, at most 1000.
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 100)]
+    /// Number of past events to show, 0 to 1000.
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 100,
+          value_parser = clap::value_parser!(u16).range(0..=i64::from(EVENTS_PER_ANSWER)))]
     lines: u16,
 
     #[command(flatten)]
@@ -54,22 +55,16 @@ pub(crate) struct Page {
 pub(crate) fn run(arguments: &EventsArgs) -> Result<()> {
     let client = Client::new(&arguments.which)?;
     client.block_on(async {
-        let mut after = 0;
-        // Without past events, only the id to go on after is needed.
-        if arguments.lines > 0 {
-            let page: Page = client.get(&format!("/v1/events?limit={}", arguments.lines)).await?;
-            for event in &page.events {
-                show(serde_json::to_string(event)?.as_bytes(), arguments.json)?;
-            }
-            after = page.next;
+        // Without past events, the id to go on after is needed all the same.
+        let limit = arguments.lines.max(1);
+        let page: Page = client.get(&format!("/v1/events?limit={limit}")).await?;
+        for event in page.events.iter().take(arguments.lines.into()) {
+            show(serde_json::to_string(event)?.as_bytes(), arguments.json)?;
         }
         if !arguments.follow {
             return Ok(());
         }
-        if after == 0 {
-            after = client.get::<Page>("/v1/events?limit=1").await?.next;
-        }
-        follow(&client, after, arguments.json).await
+        follow(&client, page.next, arguments.json).await
     })
 }
 
@@ -124,6 +119,25 @@ fn text(event: &Event) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_lines_is_bounded_as_the_server_has_it() {
+        #[derive(clap::Parser)]
+        struct Events {
+            #[command(flatten)]
+            events: EventsArgs,
+        }
+        let parse = |count: &str| {
+            let parsed = <Events as clap::Parser>::try_parse_from(["events", "-n", count]);
+            parsed.map(|parsed| parsed.events.lines).map_err(|error| error.to_string())
+        };
+        assert_eq!(parse("0"), Ok(0));
+        assert_eq!(parse(&EVENTS_PER_ANSWER.to_string()), Ok(EVENTS_PER_ANSWER));
+        for count in ["1001", "99999"] {
+            let refused = parse(count).expect_err("it is more than an answer has");
+            assert!(refused.contains(&format!("{count} is not in 0..=1000")), "{refused}");
+        }
+    }
 
     #[test]
     fn an_event_is_one_plain_line() {

@@ -7,6 +7,7 @@ use hemi_server::control::volume::{Fault, FaultyOperation};
 use hemi_stalls::{Experiment, PhaseSpec};
 use hemi_units::Time;
 
+use super::leg::slot;
 use crate::client::{Client, Which};
 
 /// Inject a fault into a leg, for tests.
@@ -26,7 +27,7 @@ Examples:
   hemi inject --leg 0 --clear")]
 pub(crate) struct InjectArgs {
     /// Slot of the leg.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = slot())]
     leg: u8,
 
     /// Hold back all completions for this long, at most 1h.

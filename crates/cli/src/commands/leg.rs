@@ -5,8 +5,11 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use clap::builder::RangedI64ValueParser;
 use clap::{Args, Subcommand};
+use hemi_engine::identifiers::LEGS_MAX;
 use hemi_io::config::legs::{LegConfig, LegSpec};
+use hemi_io::leg::nbd::CONNECTIONS_MAX;
 use hemi_server::control::api::{self, VolumeStatus};
 use hemi_server::create::Share;
 use hemi_units::Time;
@@ -45,7 +48,7 @@ Examples:
         #[command(flatten)]
         new: NewLeg,
         /// Slot, 0 to 7 [default: the first free one].
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = slot())]
         slot: Option<u8>,
         /// Overwrite what is on the new leg.
         #[arg(long)]
@@ -61,7 +64,7 @@ Examples:
     /// Forget a leg that is out or detached, and free its slot.
     Remove {
         /// Slot of the leg.
-        #[arg(value_name = "N")]
+        #[arg(value_name = "N", value_parser = slot())]
         leg: u8,
         #[command(flatten)]
         keep: Keep,
@@ -74,7 +77,7 @@ Example, for a drive that died:
   hemi leg replace 1 /dev/sdd")]
     Replace {
         /// Slot of the leg to replace.
-        #[arg(value_name = "N")]
+        #[arg(value_name = "N", value_parser = slot())]
         leg: u8,
         #[command(flatten)]
         new: NewLeg,
@@ -95,7 +98,7 @@ Example, for a drive that died:
     /// hemi inspect shows. Refused if no other leg holds everything.
     Detach {
         /// Slot of the leg.
-        #[arg(value_name = "N")]
+        #[arg(value_name = "N", value_parser = slot())]
         leg: u8,
         #[command(flatten)]
         keep: Keep,
@@ -117,6 +120,11 @@ Example, for a drive that died:
         #[command(flatten)]
         which: Which,
     },
+}
+
+/// Returns the parser of a leg's slot, with the bounds that the server has.
+pub(crate) fn slot() -> RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(..=LEGS_MAX as i64 - 1)
 }
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -144,7 +152,8 @@ pub(crate) struct NewLeg {
     quarantine: Option<Time>,
 
     /// Remote legs: connections to use, if the export says that they share one cache.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u8).range(1..=i64::from(CONNECTIONS_MAX)))]
     connections: Option<u8>,
 
     /// Local legs: do not bypass the page cache (for file systems without O_DIRECT).

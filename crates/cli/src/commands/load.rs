@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use hemi_io::leg::nbd::CONNECTIONS_MAX;
 use hemi_load::account::Progress;
 use hemi_load::engine::{Ending, Stop};
 use hemi_load::report::LoadReport;
@@ -77,7 +78,7 @@ pub(crate) struct LoadArgs {
 
     /// Connections to an NBD export that lets them share its cache.
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u8).range(1..=8))]
+          value_parser = clap::value_parser!(u8).range(1..=i64::from(CONNECTIONS_MAX)))]
     connections: u8,
 
     /// Overwrite the data on the target; PATH must repeat the target exactly.

@@ -11,6 +11,7 @@ use hemi_server::control::quantities::bytes;
 use hemi_server::differences::Known;
 use hemi_text::Plain;
 
+use super::leg::slot;
 use crate::client::{Client, Which};
 use range::ByteRange;
 
@@ -40,7 +41,7 @@ pub(crate) struct ScrubArgs {
     repair: bool,
 
     /// The slot of the leg that is right: rewrite what differs from it on the other legs.
-    #[arg(long, value_name = "LEG", requires = "repair")]
+    #[arg(long, value_name = "LEG", requires = "repair", value_parser = slot())]
     from: Option<u8>,
 
     /// Compare a part of the volume: START+LENGTH in bytes, such as 4096000+16KiB.

@@ -9,12 +9,11 @@ use hemi_engine::status::RegionCounts;
 use serde::{Deserialize, Serialize};
 
 use super::{Shared, refuse};
+use crate::control::events::EVENTS_PER_ANSWER;
 use crate::control::volume::{Census, Refusal, RefusalKind};
 
 /// Number of events in an answer by default.
 const EVENTS_USUAL: usize = 200;
-/// Maximum number of events in an answer.
-const EVENTS_PER_ANSWER: usize = 1000;
 /// Default span of a history in seconds.
 const SPAN_USUAL: u64 = 900;
 /// Longest span of a history in seconds: a day.
@@ -78,8 +77,9 @@ pub(super) async fn events(State(shared): State<Shared>, query: Asked<EventsQuer
         Err(rejection) => return misunderstood(&rejection),
     };
     let limit = limit.unwrap_or(EVENTS_USUAL);
-    if !(1..=EVENTS_PER_ANSWER).contains(&limit) {
-        return out_of_range("limit", limit as u64, EVENTS_PER_ANSWER as u64);
+    let most = usize::from(EVENTS_PER_ANSWER);
+    if !(1..=most).contains(&limit) {
+        return out_of_range("limit", limit as u64, most as u64);
     }
     shared.past.until_read().await;
     let entries = shared.past.events(after, limit);
