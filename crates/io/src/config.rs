@@ -17,14 +17,10 @@ pub enum ConfigError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The file is not TOML, or has an unknown key or a value of the wrong kind.
-    #[error("{}: {source}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// The parser's error, with the line.
-        source: Box<toml::de::Error>,
-    },
+    /// Parts of the configuration are refused. Each has a line, those of a file with their place and in its
+    /// order.
+    #[error("{}", in_lines(.0))]
+    Faults(Vec<String>),
     /// A number is outside its range.
     #[error(
         "{key} = {value} is out of range: allowed are {lowest} to {highest} (default {default})"
@@ -63,5 +59,29 @@ impl ConfigError {
     /// Makes the error of an option that does not make sense: its key, what is wrong and the way out.
     pub fn conflict(key: impl Into<String>, reason: impl Into<String>) -> ConfigError {
         ConfigError::Conflict { key: key.into(), reason: reason.into() }
+    }
+
+    /// Returns the option that is refused, if it is a single one.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            ConfigError::Range { key, .. } | ConfigError::Conflict { key, .. } => Some(key),
+            ConfigError::Read { .. } | ConfigError::Faults(_) | ConfigError::Override { .. } => {
+                None
+            }
+        }
+    }
+
+    /// Gives the option that is refused another name.
+    pub fn rename(&mut self, name: String) {
+        if let ConfigError::Range { key, .. } | ConfigError::Conflict { key, .. } = self {
+            *key = name;
+        }
+    }
+}
+
+fn in_lines(faults: &[String]) -> String {
+    match faults {
+        [fault] => fault.clone(),
+        faults => format!("{} faults:\n{}", faults.len(), faults.join("\n")),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every option has a type and a default, and every number a range. The ranges are one list
 //! ([`Config::bounds`]), shared by the check, its error text and `docs/configuration.md` (a test compares
-//! them). Unknown keys are errors, and an error in a file shows the line.
+//! them). Unknown keys are errors, and an error in a file shows its place.
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub mod device;
 pub mod engine;
 pub mod exports;
+mod faults;
 pub mod live;
 pub mod place;
 pub mod scan;
@@ -163,8 +164,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Read`], [`ConfigError::Syntax`] with the line, or
-    /// [`ConfigError::Override`].
+    /// [`ConfigError::Read`], [`ConfigError::Faults`] with their places, or [`ConfigError::Override`].
     pub fn load(path: &Path, overrides: &[String]) -> Result<Config, ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
         let text = hemi_text::read(path).map_err(read)?;
@@ -177,12 +177,11 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Syntax`] with the line, or [`ConfigError::Override`].
+    /// [`ConfigError::Faults`] with their places, or [`ConfigError::Override`].
     pub fn parse(text: &str, path: &Path, overrides: &[String]) -> Result<Config, ConfigError> {
-        let syntax =
-            |source| ConfigError::Syntax { path: path.to_owned(), source: Box::new(source) };
-        let mut config: Config = toml::from_str(text).map_err(syntax)?;
-        let mut table: toml::Table = toml::from_str(text).map_err(syntax)?;
+        let refuse = |_| faults::of_text(text, path);
+        let mut config: Config = toml::from_str(text).map_err(refuse)?;
+        let mut table: toml::Table = toml::from_str(text).map_err(refuse)?;
         // Assignments are applied one by one, so that an error names the one it comes from.
         for assignment in overrides {
             let refuse = |reason: String| ConfigError::Override {
@@ -229,39 +228,46 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// The first problem, naming the option, its value and the values allowed.
+    /// [`ConfigError::Faults`]: every fault with the option, its value and the values allowed.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.bounds().check()?;
-        if let Some(path) = &self.control {
-            check_path(path).map_err(|reason| ConfigError::conflict("control", reason))?;
+        match self.faults() {
+            faults if faults.is_empty() => Ok(()),
+            faults => Err(faults::of_sense(self, faults)),
         }
+    }
+
+    /// Returns every option that is out of its range, or makes no sense beside another.
+    pub fn faults(&self) -> Vec<ConfigError> {
+        let mut faults: Vec<ConfigError> = self.bounds().faults().collect();
+        let refused = self.control.as_deref().and_then(|path| check_path(path).err());
+        faults.extend(refused.map(|reason| ConfigError::conflict("control", reason)));
         if self.start_degraded && self.wait_for_legs == Time(0) {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 "start_degraded",
                 "it gives up a leg that is not there at once; say how long to wait for it first \
                  (wait_for_legs, --wait-for-legs)",
             ));
         }
-        self.check_http()?;
-        self.check_legs()?;
-        self.check_exports()?;
-        vhost::check(&self.vhost)?;
-        self.engine.check()?;
+        self.faults_of_http(&mut faults);
+        self.faults_of_legs(&mut faults);
+        self.faults_of_exports(&mut faults);
+        vhost::faults(&self.vhost, &mut faults);
+        self.engine.faults(&mut faults);
         if self.engine.policy == Policy::WriteBehind
             && self.engine.flush_copies.0 != FlushCopies::All
             && self.engine.flush_copies != EngineConfig::default().flush_copies
         {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 "engine.flush_copies",
                 "policy write-behind flushes all legs; leave flush_copies out or set it to \"all\"",
             ));
         }
-        Ok(())
+        faults
     }
 
-    fn check_http(&self) -> Result<(), ConfigError> {
+    fn faults_of_http(&self, faults: &mut Vec<ConfigError>) {
         if self.http_public && self.http_token_file.is_none() {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 "http_public",
                 "other machines may only reach a listener that asks for a token; set http_token_file, \
                  or leave http_public out and listen on a loopback address",
@@ -276,7 +282,7 @@ impl Config {
             && !address.is_loopback()
             && !self.http_public
         {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 "http",
                 format!(
                     "{http} can be reached from other machines, which needs http_public = true and \
@@ -285,19 +291,18 @@ impl Config {
                 ),
             ));
         }
-        Ok(())
     }
 
-    fn check_legs(&self) -> Result<(), ConfigError> {
+    fn faults_of_legs(&self, faults: &mut Vec<ConfigError>) {
         let count = self.legs.len();
         if let Some(scan) = &self.scan
             && scan.volume.is_empty()
         {
-            return Err(ConfigError::conflict("scan", "it is empty; give the volume's name or id"));
+            faults.push(ConfigError::conflict("scan", "it is empty; give the volume's name or id"));
         }
         let least = if self.scan.is_some() { 0 } else { 1 };
         if !(least..=LEGS_MAX).contains(&count) {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 "legs",
                 match count {
                     0 => {
@@ -311,17 +316,18 @@ impl Config {
         }
         for (index, leg) in self.legs.iter().enumerate() {
             let prefix = format!("legs[{index}]");
-            leg.check(&prefix)?;
+            leg.faults(&prefix, faults);
             let key = |name: &str| format!("{prefix}.{name}");
             for earlier in &self.legs[..index] {
                 if earlier.path == leg.path {
-                    return Err(ConfigError::conflict(
+                    faults.push(ConfigError::conflict(
                         key("path"),
                         format!("{} is named twice; each leg needs its own device", leg.path),
                     ));
+                    continue;
                 }
                 if earlier.label() == leg.label() {
-                    return Err(ConfigError::conflict(
+                    faults.push(ConfigError::conflict(
                         key("name"),
                         format!("`{}` is the name of two legs", leg.label()),
                     ));
@@ -329,33 +335,31 @@ impl Config {
                 if let Some(path) =
                     leg.path.paths().iter().find(|path| earlier.path.paths().contains(path))
                 {
-                    return Err(ConfigError::conflict(
+                    faults.push(ConfigError::conflict(
                         key("path"),
                         format!("{} is part of {} already", path.display(), earlier.path),
                     ));
                 }
             }
         }
-        Ok(())
     }
 
-    fn check_exports(&self) -> Result<(), ConfigError> {
+    fn faults_of_exports(&self, faults: &mut Vec<ConfigError>) {
         if self.exports.len() > EXPORTS_MAX {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 "exports",
                 format!("{} are named; at most {EXPORTS_MAX}", self.exports.len()),
             ));
         }
         for (index, export) in self.exports.iter().enumerate() {
-            export.check(&format!("exports[{index}]"))?;
+            export.faults(&format!("exports[{index}]"), faults);
             if self.exports[..index].iter().any(|earlier| earlier.nbd == export.nbd) {
-                return Err(ConfigError::conflict(
+                faults.push(ConfigError::conflict(
                     format!("exports[{index}].nbd"),
                     format!("{} is listened on by another export already", export.nbd),
                 ));
             }
         }
-        Ok(())
     }
 
     /// Returns the engine's settings, as far as the buffer budget allows.

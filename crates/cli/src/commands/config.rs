@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use hemi_server::config::Config;
+use hemi_server::control::quantities::counted;
 use hemi_server::preflight;
 
 use crate::failure::{Failure, Kind};
@@ -21,8 +22,8 @@ pub(crate) struct ConfigArgs {
 enum What {
     /// Read and check a configuration without starting anything.
     ///
-    /// Reports the first error in the file, with its line, or with the key, its value and the
-    /// allowed values. Then reports everything the file needs that this machine lacks: TLS
+    /// Reports every error in the file with its line and column, the key, its value and the
+    /// allowed values. If there is none, reports everything the file needs that this machine lacks: TLS
     /// files, legs, directories for sockets. Takes no lock and changes nothing.
     #[command(after_help = "\
 Examples:
@@ -57,19 +58,18 @@ pub(crate) fn run(arguments: &ConfigArgs) -> Result<()> {
         eprintln!("{file}: {problem}");
     }
     if !found.is_empty() {
-        let problems = if found.len() == 1 { "problem" } else { "problems" };
-        let what = format!("{file}: {} {problems} on this machine", found.len());
+        let what = format!("{file}: {} on this machine", counted(found.len() as u64, "problem"));
         return Err(Failure::error(Kind::Failed, what, "hemi serve would fail here."));
     }
     if !*print {
         // A configuration without exports gets the default one.
-        let exports = config.exports.len().max(1);
+        let exports = counted(config.exports.len().max(1) as u64, "export");
         let legs = match (&config.scan, config.legs.len()) {
-            (None, count) => format!("{count} legs"),
+            (None, count) => counted(count as u64, "leg"),
             (Some(scan), 0) => format!("legs of {:?} looked for", scan.volume),
             (Some(scan), count) => format!("legs of {:?} looked for beside {count}", scan.volume),
         };
-        println!("{file}: {legs}, {exports} exports: ok");
+        println!("{file}: {legs}, {exports}: ok");
     }
     Ok(())
 }

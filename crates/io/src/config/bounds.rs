@@ -63,17 +63,14 @@ impl Bounds {
         self.push(key, value, default, allowed);
     }
 
-    /// Fails for the first option out of its range.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        match self.list.iter().find(|bound| !bound.within) {
-            None => Ok(()),
-            Some(bound) => Err(ConfigError::Range {
-                key: bound.key.clone(),
-                value: bound.value.clone(),
-                lowest: bound.lowest.clone(),
-                highest: bound.highest.clone(),
-                default: bound.default.clone(),
-            }),
-        }
+    /// Returns the faults of the options out of their ranges.
+    pub fn faults(&self) -> impl Iterator<Item = ConfigError> {
+        self.list.iter().filter(|bound| !bound.within).map(|bound| ConfigError::Range {
+            key: bound.key.clone(),
+            value: bound.value.clone(),
+            lowest: bound.lowest.clone(),
+            highest: bound.highest.clone(),
+            default: bound.default.clone(),
+        })
     }
 }

@@ -396,40 +396,50 @@ impl LegConfig {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Conflict`], naming the option.
+    /// [`ConfigError::Faults`], naming the options.
     pub fn check(&self, prefix: &str) -> Result<(), ConfigError> {
+        let mut faults = Vec::new();
+        self.faults(prefix, &mut faults);
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        if faults.is_empty() { Ok(()) } else { Err(ConfigError::Faults(faults)) }
+    }
+
+    /// Adds the faults of options that do not suit its kind. `prefix` is its name in errors.
+    pub fn faults(&self, prefix: &str, faults: &mut Vec<ConfigError>) {
         const MOST: u8 = crate::leg::nbd::CONNECTIONS_MAX;
         let LegConfig { path, quarantine, connections, direct, .. } = self;
-        let refuse = |name: &str, reason: String| {
-            Err(ConfigError::conflict(format!("{prefix}.{name}"), reason))
+        let mut refuse = |name: &str, reason: String| {
+            faults.push(ConfigError::conflict(format!("{prefix}.{name}"), reason));
         };
         if let Some(tls) = &self.tls {
             if path.tls().is_none() {
                 let reason =
                     format!("{path} is not reached through TLS; write nbds:// or nbds+unix://");
-                return refuse("tls", reason);
+                refuse("tls", reason);
             }
             if tls.cert.is_some() != tls.key.is_some() {
-                return refuse("tls", "cert and key go together; name both or neither".into());
+                refuse("tls", "cert and key go together; name both or neither".into());
             }
         }
         if path.is_remote() {
             if !direct {
                 let reason = format!("{path} is remote; only a local leg can do without O_DIRECT");
-                return refuse("direct", reason);
+                refuse("direct", reason);
             }
             if let Some(count) = connections.filter(|count| !(1..=MOST).contains(count)) {
                 let reason = format!("{count} is out of range; 1 to {MOST} are possible");
-                return refuse("connections", reason);
+                refuse("connections", reason);
             }
-        } else if quarantine.is_some() {
-            let reason = format!("{path} is local; only a remote leg has a quarantine time");
-            return refuse("quarantine", reason);
-        } else if connections.is_some() {
-            let reason = format!("{path} is local; only a remote leg has connections");
-            return refuse("connections", reason);
+            return;
         }
-        Ok(())
+        if quarantine.is_some() {
+            let reason = format!("{path} is local; only a remote leg has a quarantine time");
+            refuse("quarantine", reason);
+        }
+        if connections.is_some() {
+            let reason = format!("{path} is local; only a remote leg has connections");
+            refuse("connections", reason);
+        }
     }
 
     /// Returns its name, or its spec if it has none.

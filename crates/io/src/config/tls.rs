@@ -55,13 +55,10 @@ fn yes() -> bool {
 }
 
 impl TlsConfig {
-    /// Checks that the options make sense beside each other; `prefix` is the export's key.
-    ///
-    /// # Errors
-    /// [`ConfigError::Conflict`], naming the option.
-    pub fn check(&self, prefix: &str) -> Result<(), ConfigError> {
+    /// Adds the faults of options that make no sense beside each other. `prefix` is the export's key.
+    pub fn faults(&self, prefix: &str, faults: &mut Vec<ConfigError>) {
         if self.client_ca.is_some() && !self.required {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 format!("{prefix}.tls.required"),
                 "`false` lets in clients without TLS, which show no certificate, though \
                  client_ca asks for one; leave `required` out, or serve them on an export of \
@@ -70,7 +67,7 @@ impl TlsConfig {
         }
         if self.client_ca.is_none() && (self.client_crl.is_some() || !self.clients.is_empty()) {
             let name = if self.client_crl.is_some() { "client_crl" } else { "clients" };
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 format!("{prefix}.tls.{name}"),
                 "it speaks of client certificates, and none are asked for: set client_ca",
             ));
@@ -80,12 +77,11 @@ impl TlsConfig {
             let name = &client.name;
             if rustls::pki_types::ServerName::try_from(name.as_str()).is_err() {
                 let reason = format!("`{name}` is no host name or address that a certificate has");
-                return Err(ConfigError::conflict(key, reason));
+                faults.push(ConfigError::conflict(key.clone(), reason));
             }
             if self.clients[..index].iter().any(|other| other.name == *name) {
-                return Err(ConfigError::conflict(key, format!("`{name}` is listed twice")));
+                faults.push(ConfigError::conflict(key, format!("`{name}` is listed twice")));
             }
         }
-        Ok(())
     }
 }

@@ -252,11 +252,11 @@ impl EngineConfig {
         list.count("engine.wait.multiple", wait.multiple, default.wait.multiple, 1..=100);
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn faults(&self, faults: &mut Vec<ConfigError>) {
         /// Legs address 4 KiB blocks, and a drain I/O is a whole number of them.
         const DRAIN_BYTES_STEP: u64 = 4096;
         if self.wait.ceiling < self.wait.floor {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 "engine.wait.ceiling",
                 format!(
                     "{} is below engine.wait.floor ({}); raise it or lower the floor",
@@ -265,7 +265,7 @@ impl EngineConfig {
             ));
         }
         if self.out_after <= self.wait.ceiling {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 "engine.out_after",
                 format!(
                     "{} is not above engine.wait.ceiling ({}): a leg would be out before it \
@@ -275,12 +275,11 @@ impl EngineConfig {
             ));
         }
         if !self.drain_bytes.0.is_multiple_of(DRAIN_BYTES_STEP) {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 "engine.drain_bytes",
                 format!("{} is not a multiple of {DRAIN_BYTES_STEP} bytes", self.drain_bytes),
             ));
         }
-        Ok(())
     }
 }
 

@@ -208,11 +208,11 @@ impl ExportConfig {
         );
     }
 
-    pub(super) fn check(&self, prefix: &str) -> Result<(), ConfigError> {
+    pub(super) fn faults(&self, prefix: &str, faults: &mut Vec<ConfigError>) {
         /// The NBD protocol limits every string to this length.
         const NBD_STRING_MAX: usize = 4096;
         if self.limits.in_flight_bytes_max < self.limits.request_bytes_max {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 format!("{prefix}.limits.in_flight_bytes_max"),
                 format!(
                     "{} is less than request_bytes_max ({}), so that the largest request could \
@@ -222,15 +222,14 @@ impl ExportConfig {
             ));
         }
         if let Some(tls) = &self.tls {
-            tls.check(prefix)?;
+            tls.faults(prefix, faults);
         }
         if self.name.as_ref().is_some_and(|name| name.len() > NBD_STRING_MAX) {
-            return Err(ConfigError::conflict(
+            faults.push(ConfigError::conflict(
                 format!("{prefix}.name"),
                 format!("an export name has at most {NBD_STRING_MAX} bytes"),
             ));
         }
-        Ok(())
     }
 }
 

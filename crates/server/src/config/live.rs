@@ -192,8 +192,8 @@ pub fn changed(config: &Config, values: &[(String, String)]) -> Result<Config, C
     if bound(&read) != bound(config) {
         read.engine.owed_extents_max = Some(bound(config));
     }
-    read.check().map_err(|error| ChangeError::Bad(error.to_string()))?;
-    Ok(read)
+    let faults: Vec<String> = read.faults().iter().map(ToString::to_string).collect();
+    if faults.is_empty() { Ok(read) } else { Err(ChangeError::Bad(faults.join("; "))) }
 }
 
 #[cfg(test)]

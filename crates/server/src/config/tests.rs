@@ -90,7 +90,7 @@ fn defaults_pass_with_legs() {
 }
 
 #[test]
-fn errors_of_form_show_the_line() {
+fn errors_of_form_show_their_place() {
     for (text, part) in [
         ("legs = ['/a']\nbuffer = '1MiB'", "unknown field `buffer`"),
         ("[engine]\nwait_floor = '5ms'", "unknown field `wait_floor`"),
@@ -108,8 +108,77 @@ fn errors_of_form_show_the_line() {
     ] {
         let error = refused(text);
         assert!(error.contains(part), "{text}: {error}");
-        assert!(error.contains("line ") && error.contains("test.toml"), "{text}: {error}");
+        assert!(error.contains("test.toml:"), "{text}: {error}");
     }
+}
+
+#[test]
+fn all_faults_are_told_in_the_order_of_the_file() {
+    let text = "\
+volum = 'db'
+legs = ['/a', 'stripe:/b', { path = '/c', quarantine = '1s' }, '/a']
+buffer_budget = '1MiB'
+[engine]
+leg_window = -1
+out_after = '1s'
+policy = 'fastest'
+[engine.wait]
+floor = '5'
+flor = '5ms'
+[[exports]]
+nbd = 'unix:/x'
+[[exports]]
+name = 'y'
+[[exports]]
+nbd = 'unix:/x'
+";
+    let error = refused(text);
+    let starts = [
+        "12 faults:",
+        "test.toml:1:1: unknown field `volum`, expected one of `volume`",
+        "test.toml:2:15: legs[1]: leg `stripe:/b`",
+        "test.toml:2:43: legs[2].quarantine: /c is local",
+        "test.toml:2:64: legs[3].path: /a is named twice",
+        "test.toml:3:1: buffer_budget = 1MiB is out of range: allowed are 16MiB to 64GiB",
+        "test.toml:5:14: engine.leg_window: invalid value: integer `-1`, a whole number up to 4294967295",
+        "test.toml:6:1: engine.out_after: 1s is not above engine.wait.ceiling (1s)",
+        "test.toml:7:10: engine.policy: unknown variant `fastest`",
+        "test.toml:9:9: engine.wait.floor: `5` is not a duration",
+        "test.toml:10:1: unknown field `flor`",
+        "test.toml:13:1: exports[1]: missing field `nbd`",
+        "test.toml:16:1: exports[2].nbd: unix:/x is listened on by another export",
+    ];
+    let lines: Vec<&str> = error.lines().collect();
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(start), "{line}\n is not {start}\n in\n{error}");
+    }
+    assert_eq!(lines.len(), starts.len(), "{error}");
+}
+
+/// A value that is refused for its form has no second fault for a default in its place.
+#[test]
+fn a_fault_that_follows_from_another_is_not_told() {
+    let error = refused("legs = ['stripe:/a']\n[engine]\nout_after = '1s'\nwait.ceiling = 5\n");
+    assert_eq!(error.lines().count(), 3, "{error}");
+    let error = refused("legs = [\nvolume = 'x'\n");
+    assert!(error.contains("test.toml:2:") && !error.contains("TOML parse error"), "{error}");
+}
+
+/// A fault that a file has by itself is told with its place, and one that the command line added without.
+#[test]
+fn faults_of_sense_have_a_place_if_the_file_has_them() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+    std::fs::write(file.path(), "legs = ['/a']\n[engine]\nleg_window = 0\n").expect("it is ours");
+    let mut config =
+        Config::load(file.path(), &["buffer_budget=1".into()]).expect("its form is sound");
+    config.start_degraded = true;
+    let error = config.check().expect_err("it has three faults").to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines[0], "3 faults:");
+    assert!(lines[1].starts_with("buffer_budget = 1 is out of range"), "{error}");
+    assert!(lines[2].starts_with("start_degraded: "), "{error}");
+    let place = format!("{}:3:1: engine.leg_window = 0 is out", file.path().display());
+    assert!(lines[3].starts_with(&place), "{error}");
 }
 
 #[test]

@@ -19,24 +19,21 @@ pub struct VhostConfig {
     pub read_only: bool,
 }
 
-/// Checks every socket, and that no two are equal.
-///
-/// # Errors
-/// [`ConfigError::Conflict`], which names the first invalid socket.
-pub(super) fn check(sockets: &[VhostConfig]) -> Result<(), ConfigError> {
+/// Adds the faults of sockets that are invalid or equal.
+pub(super) fn faults(sockets: &[VhostConfig], faults: &mut Vec<ConfigError>) {
     if sockets.len() > EXPORTS_MAX {
         let reason = format!("{} are named; at most {EXPORTS_MAX}", sockets.len());
-        return Err(ConfigError::conflict("vhost", reason));
+        faults.push(ConfigError::conflict("vhost", reason));
     }
     for (index, socket) in sockets.iter().enumerate() {
         let key = format!("vhost[{index}].socket");
-        check_path(&socket.socket).map_err(|reason| ConfigError::conflict(&key, reason))?;
+        let refused = check_path(&socket.socket).err();
+        faults.extend(refused.map(|reason| ConfigError::conflict(&key, reason)));
         if sockets[..index].iter().any(|earlier| earlier.socket == socket.socket) {
             let path = socket.socket.display();
             let reason =
                 format!("{path} is named twice; each virtual machine needs its own socket");
-            return Err(ConfigError::conflict(key, reason));
+            faults.push(ConfigError::conflict(key, reason));
         }
     }
-    Ok(())
 }
