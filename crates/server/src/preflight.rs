@@ -1,6 +1,6 @@
-//! `hemi config check`: checks that this machine has what a configuration needs.
+//! Checks that this machine has what a configuration needs, for `hemi config check` and for a start.
 //!
-//! It changes nothing and takes no lock, so a volume may be served by the configuration meanwhile.
+//! They change nothing and take no lock, so a volume may be served by the configuration meanwhile.
 
 use std::io;
 use std::net::TcpListener;
@@ -12,57 +12,86 @@ use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 use rustix::fs::{Access, access};
 
 use crate::config::Config;
+use crate::config::device::DeviceKind;
 use crate::config::exports::Listen;
 use crate::config::scan::ScanConfig;
 use crate::control::access::check_token_file;
 use crate::control::named::{Answerer, ask};
 use crate::control::socket::{VolumeSocket, no_run_directory, run_directories};
 use crate::descriptors;
+use crate::device;
 use crate::scan::apart::Scanner;
 use crate::scan::legs_of;
 use hemi_io::config::legs::{LegConfig, LegSpec, LegTls};
 use hemi_io::leg::{OpenLeg, Purpose};
 use hemi_io::probe::other_spec;
 
-/// Returns the obstacles to serving the configuration here, each as `key: reason`: TLS files that are
-/// missing, unreadable or of different pairs, legs that are missing or not accessible to this user,
-/// directories that cannot hold the sockets, and more clients than there are descriptors.
+/// Returns what keeps a start with this configuration from opening its legs, each as `key: reason`: TLS files
+/// that are missing, unreadable or of different pairs, a token that others can read, no driver for the block
+/// device, more clients than there are descriptors, and directories that cannot hold the sockets. A start that
+/// takes over from another program has the sockets and credentials of that one.
+pub fn at_start(config: &Config, takes_over: bool) -> Vec<String> {
+    let mut found = Vec::new();
+    if !takes_over {
+        credentials(config, &mut found);
+        sockets(config, &mut found);
+    }
+    if let Err(reason) = descriptors::check(config) {
+        found.push(format!("exports: {reason}"));
+    }
+    if config.device != DeviceKind::None
+        && let Err(error) = device::check(config.device)
+    {
+        found.push(format!("device: {error}. {}", error.way_out()));
+    }
+    found
+}
+
+/// Returns the obstacles to serving the configuration here: those of a start ([`at_start`]), and legs that are
+/// missing or not accessible to this user.
 pub fn check(config: &Config) -> Vec<String> {
     let mut found = Vec::new();
     for (index, leg) in config.legs.iter().enumerate() {
-        let key = |name: &str| format!("legs[{index}].{name}");
-        found.extend(leg_paths(leg).map(|reason| format!("{}: {reason}", key("path"))));
+        found.extend(leg_paths(leg).map(|reason| format!("legs[{index}].path: {reason}")));
+    }
+    found.extend(at_start(config, false));
+    found
+}
+
+fn credentials(config: &Config, found: &mut Vec<String>) {
+    for (index, leg) in config.legs.iter().enumerate() {
         if let Some(uri) = leg.path.tls()
             && let Err(reason) = hemi_io::tls::connecting(&LegTls::merged(uri, leg.tls.as_ref()))
         {
-            found.push(format!("{}: {reason}", key("tls")));
+            found.push(format!("legs[{index}].tls: {reason}"));
         }
     }
     for (index, export) in config.exports.iter().enumerate() {
-        let key = |name: &str| format!("exports[{index}].{name}");
         if let Some(tls) = &export.tls
             && let Err(reason) = hemi_io::tls::serving(tls)
         {
-            found.push(format!("{}: {reason}", key("tls")));
+            found.push(format!("exports[{index}].tls: {reason}"));
         }
+    }
+    if let (Some(path), Some(_)) = (&config.http_token_file, &config.http)
+        && let Err(reason) = check_token_file(path)
+    {
+        found.push(format!("http_token_file: {reason}"));
+    }
+}
+
+fn sockets(config: &Config, found: &mut Vec<String>) {
+    for (index, export) in config.exports.iter().enumerate() {
         if let Listen::Unix(path) = &export.nbd
             && let Err(reason) = can_hold(path)
         {
-            found.push(format!("{}: {reason}", key("nbd")));
+            found.push(format!("exports[{index}].nbd: {reason}"));
         }
     }
     for (index, guest) in config.vhost.iter().enumerate() {
         if let Err(reason) = can_hold(&guest.socket) {
             found.push(format!("vhost[{index}].socket: {reason}"));
         }
-    }
-    if let Some(path) = &config.http_token_file
-        && let Err(reason) = check_token_file(path)
-    {
-        found.push(format!("http_token_file: {reason}"));
-    }
-    if let Err(reason) = descriptors::check(config) {
-        found.push(format!("exports: {reason}"));
     }
     if let Some(path) = &config.control
         && let Err(reason) = can_hold(path)
@@ -78,7 +107,6 @@ pub fn check(config: &Config) -> Vec<String> {
             ));
         }
     }
-    found
 }
 
 /// Like [`check`], and also opens every leg, reads its superblock, and tries the ports. A port in use is no
@@ -258,14 +286,19 @@ mod tests {
                 path("a.pem"),
                 path(key)
             );
-            check(&Config::parse(&text, Path::new("test.toml"), &[]).expect("it is sound"))
+            Config::parse(&text, Path::new("test.toml"), &[]).expect("it is sound")
         };
-        assert_eq!(with_key("a.key"), Vec::<String>::new());
-        let found = with_key("b.key");
+        assert_eq!(check(&with_key("a.key")), Vec::<String>::new());
+        let refused = with_key("b.key");
+        let found = check(&refused);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(
             found[0].starts_with("exports[0].tls: ") && found[0].contains("b.key"),
             "{found:?}"
         );
+        // A start refuses it with the same words, before it opens a leg.
+        let options = crate::serve::ServeOptions::default();
+        let error = crate::serve::serve(refused, options).expect_err("it has another key");
+        assert_eq!(error.to_string(), found[0]);
     }
 }

@@ -35,6 +35,7 @@ use crate::messages::{MESSAGES_MAX, ReactorError, ReactorHandle, ReactorMessage}
 use crate::notices::{NoticeReceiver, Notices};
 use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::populating;
+use crate::preflight;
 use crate::promote::PromoteError;
 use crate::reactor::{Ended, Parts, Reactor};
 use crate::record::{self, Recorder, Recording};
@@ -50,6 +51,9 @@ use hemi_io::{clock, random};
 /// An error that keeps a volume from being served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
+    /// This machine lacks what the configuration needs. The text has a line for each obstacle.
+    #[error("{0}")]
+    Obstacles(String),
     /// A leg could not be opened for a reason other than absence.
     #[error("leg {leg}: {source}")]
     Open {
@@ -190,13 +194,13 @@ pub struct ServeOptions<'a> {
 /// Returns the [`ServeError`] that keeps the volume from being served or ended the event loop.
 pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor>, ServeError> {
     let mut inherited = Inheritance::take();
-    descriptors::check(&config)?;
+    let obstacles = preflight::at_start(&config, inherited.is_some());
+    if !obstacles.is_empty() {
+        return Err(ServeError::Obstacles(obstacles.join("\n")));
+    }
     let file = config.file.clone();
     let kind = config.device;
     let device_wanted = kind != DeviceKind::None;
-    if device_wanted {
-        device::check(kind)?;
-    }
     let room = WaitingRoom::new(&config);
     let options = OpenOptions {
         waiting: Some(&room),
