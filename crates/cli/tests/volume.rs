@@ -87,6 +87,35 @@ fn direct_works(place: &Place) -> bool {
     works
 }
 
+#[test]
+fn a_size_is_the_largest_or_rounded_down() {
+    let place = Place::new();
+    let error = place.refused(&["create", "--leg", "a", "--leg", "b"], 2);
+    assert!(error.contains("a has no size yet") && error.contains("--size"), "{error}");
+    for name in ["a", "b"] {
+        let file = std::fs::File::create(place.path(name)).expect("the folder can be written");
+        file.set_len(64 << 20).expect("it may be sparse");
+    }
+    let said = place.done(&["create", "--leg", "a", "--leg", "b"]);
+    assert!(said.contains("  size 62MiB, "), "{said}");
+    for name in ["a", "b"] {
+        std::fs::remove_file(place.path(name)).expect("it is ours");
+    }
+    let said = place.done(&["create", "--size", "10MB", "--leg", "a", "--leg", "b"]);
+    assert!(said.contains("10MB was rounded down to a multiple of 4096 bytes"), "{said}");
+    assert!(said.contains("  size 9764KiB, "), "{said}");
+    let error = place.refused(&["create", "--size", "100", "--leg", "c", "--leg", "d"], 2);
+    assert!(error.contains("100"), "{error}");
+    for name in ["a", "b"] {
+        let file = std::fs::File::options().write(true).open(place.path(name));
+        file.and_then(|file| file.set_len(64 << 20)).expect("it is ours");
+    }
+    let said = place.done(&["grow", "--leg", "a", "--leg", "b", "--size", "20MB"]);
+    let grown =
+        "has grown from 9764KiB to 19528KiB (20MB rounded down to a multiple of 4096 bytes)";
+    assert!(said.contains(grown), "{said}");
+}
+
 struct Served<'a> {
     place: &'a Place,
     child: Child,

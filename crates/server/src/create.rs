@@ -50,7 +50,7 @@ pub const LEGS_MIN: usize = 2;
 /// The size of a new volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VolumeSize {
-    /// A number of bytes, a multiple of 4096.
+    /// A number of bytes, rounded down to a multiple of 4096.
     Bytes(u64),
     /// The largest size that all legs can hold.
     Max,
@@ -119,7 +119,7 @@ pub struct CreateOptions {
 pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     if let VolumeSize::Bytes(size) = options.size {
         // A wrong size is reported first, whatever the legs are.
-        layout(size, options.region_bytes)?;
+        layout(rounded(size), options.region_bytes)?;
     }
     let name = name(&options.name)?;
     let candidates = candidate::candidates(options)?;
@@ -174,13 +174,14 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     let places: Vec<_> = opened.legs.iter().map(OpenLeg::metadata_place).collect();
     opened.keep()?;
     prepare::forget_partitions(&candidates);
-    Ok(created(&plan, &candidates, places, options.adopt.is_none() && zero_legs != 0))
+    let zeros = options.adopt.is_none() && zero_legs != 0;
+    Ok(created(&plan, &candidates, places, zeros, options.size))
 }
 
 /// Returns the volume's size in bytes.
 fn size(options: &CreateOptions, candidates: &[Candidate]) -> Result<u64, CreateError> {
     let legs = match options.size {
-        VolumeSize::Bytes(size) => return Ok(size),
+        VolumeSize::Bytes(size) => return Ok(rounded(size)),
         VolumeSize::Max => candidates,
         VolumeSize::First => &candidates[..1],
     };
@@ -208,11 +209,13 @@ fn name(text: &str) -> Result<Name, CreateError> {
     Ok(Name::new(text)?)
 }
 
+/// Returns a size that a volume can have: the next multiple of its grain below. A size below the grain stays,
+/// and is refused as it was given.
+pub(crate) fn rounded(size: u64) -> u64 {
+    if size < VOLUME_GRAIN { size } else { size / VOLUME_GRAIN * VOLUME_GRAIN }
+}
+
 fn layout(size: u64, region_bytes: Option<u64>) -> Result<Layout, CreateError> {
-    if !size.is_multiple_of(VOLUME_GRAIN) && size > VOLUME_GRAIN {
-        let below = size / VOLUME_GRAIN * VOLUME_GRAIN;
-        return Err(CreateError::Size { size, below, above: below.saturating_add(VOLUME_GRAIN) });
-    }
     let region_bytes = region_bytes.unwrap_or_else(|| default_region_bytes(size));
     Layout::new(size, region_bytes).map_err(CreateError::Layout)
 }
@@ -230,7 +233,10 @@ fn block_bytes(
             return Err(CreateError::BlockBytes { asked: block, reason });
         }
         if asked.is_some_and(|asked| asked < block) {
-            let reason = format!("{} has blocks of {block} bytes", candidate.text);
+            let reason = format!(
+                "{} has blocks of {block} bytes; use --block-size 4096, or leave it out",
+                candidate.text
+            );
             return Err(CreateError::BlockBytes { asked: asked.unwrap_or(block), reason });
         }
         largest = largest.max(block);

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::control::volume::Snapshot;
+use crate::create::rounded;
 use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::serve::ServeError;
 use hemi_io::config::legs::LegSpec;
@@ -30,7 +31,7 @@ pub enum GrowTo {
     /// The largest size that all legs can hold.
     #[default]
     Max,
-    /// A number of bytes, a multiple of 4096.
+    /// A number of bytes, rounded down to a multiple of 4096.
     Bytes(u64),
 }
 
@@ -134,7 +135,7 @@ pub fn grow(config: &Config, to: GrowTo) -> Result<Grown, GrowError> {
     crate::serve::check(config, &opened)?;
     let before = opened.opening.superblock.layout;
     let bytes = match to {
-        GrowTo::Bytes(bytes) => bytes,
+        GrowTo::Bytes(bytes) => rounded(bytes),
         GrowTo::Max => largest(&opened, &before)?,
     };
     let whole = whole_legs(&opened, &before, bytes);
@@ -177,7 +178,7 @@ pub(crate) fn check(snapshot: &Snapshot, to: GrowTo) -> Result<(), GrowError> {
         })
     };
     let bytes = match to {
-        GrowTo::Bytes(bytes) => bytes,
+        GrowTo::Bytes(bytes) => rounded(bytes),
         GrowTo::Max => {
             let Some((leg, least)) = sizes().min_by_key(|(_, size)| *size) else { return Ok(()) };
             return gain(&layout, leg, least).map(drop);

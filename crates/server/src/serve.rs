@@ -79,7 +79,8 @@ pub enum ServeError {
     /// A leg's blocks are larger than the volume's.
     #[error(
         "leg {leg} has blocks of {block} bytes, the volume of {volume}: it cannot hold the \
-         volume; use a device with blocks of {volume} bytes or less"
+         volume; use a device with blocks of {volume} bytes or less, or create a volume with \
+         --block-size 4096 and copy"
     )]
     Block {
         /// The leg as configured.

@@ -28,13 +28,13 @@ use crate::failure::{Failure, Kind};
 Examples:
   hemi create --size 10G --leg /dev/nvme0n1p3 --leg /dev/sdb --name db
   hemi create --size 1T --leg stripe:/dev/nvme0n1,/dev/nvme1n1 --leg nbd://storage/db
-  hemi create --size max --leg /dev/nvme0n1p3 --leg /dev/sdb
+  hemi create --leg /dev/nvme0n1p3 --leg /dev/sdb
   hemi create --adopt /dev/sdb1 --leg /dev/nvme0n1p3 --name home
   hemi create --size 1G --leg a.img --leg b.img --wipe b.img")]
 pub(crate) struct CreateArgs {
-    /// Size of the volume, a multiple of 4096 bytes; or `max`, the largest that all legs can
-    /// hold. With --adopt, the default is the largest that the adopted disk can hold.
-    #[arg(long, value_name = "SIZE", required_unless_present = "adopt", value_parser = size)]
+    /// Size of the volume, rounded down to a multiple of 4096 bytes; or `max`, the largest that all
+    /// legs can hold [default: max; with --adopt, the largest that the adopted disk can hold].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<VolumeSize>,
 
     /// Take the volume's content from this disk, and make it the first leg without moving a byte.
@@ -111,7 +111,10 @@ pub(crate) fn run(arguments: &CreateArgs) -> Result<()> {
     let adopt =
         arguments.adopt.clone().map(|path| Adopt { path, metadata: arguments.metadata.clone() });
     let options = CreateOptions {
-        size: arguments.size.unwrap_or_default(),
+        size: arguments.size.unwrap_or(match adopt {
+            Some(_) => VolumeSize::First,
+            None => VolumeSize::Max,
+        }),
         adopt,
         legs: arguments.legs.clone(),
         name: arguments.name.clone(),
@@ -156,7 +159,6 @@ fn refused(error: CreateError) -> anyhow::Error {
         CreateError::LegCount(_)
         | CreateError::Spec(_)
         | CreateError::Layout(_)
-        | CreateError::Size { .. }
         | CreateError::Name(_)
         | CreateError::PathName(_)
         | CreateError::BlockBytes { .. }

@@ -31,7 +31,7 @@ pub(crate) struct GrowArgs {
     #[command(flatten)]
     closed: VolumeArgs,
 
-    /// The size to grow to, a multiple of 4096, or max.
+    /// The size to grow to, rounded down to a multiple of 4096 bytes, or max.
     #[arg(long, value_name = "SIZE", default_value = "max", value_parser = size)]
     size: GrowTo,
 
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &GrowArgs) -> Result<()> {
         let config = arguments.closed.config(&[])?;
         config.check()?;
         let grown = grow(&config, arguments.size).map_err(failure)?;
-        writeln!(out, "{grown}")?;
+        writeln!(out, "{grown}{}", rounded(arguments.size, grown.size_bytes))?;
         return Ok(());
     }
     let client = Client::new(&arguments.which)?;
@@ -69,9 +69,23 @@ pub(crate) fn run(arguments: &GrowArgs) -> Result<()> {
         }
         let (name, pause) = (&after.name, report.pause_ns / 1_000_000);
         let (old, new) = (Size(before.size_bytes), Size(after.size_bytes));
-        writeln!(out, "volume {name} has grown from {old} to {new}; clients waited {pause} ms")?;
+        let rounded = rounded(arguments.size, new.0);
+        writeln!(
+            out,
+            "volume {name} has grown from {old} to {new}{rounded}; clients waited {pause} ms"
+        )?;
         Ok(())
     })
+}
+
+/// Says so if the size is less than was asked for.
+fn rounded(asked: GrowTo, size_bytes: u64) -> String {
+    match asked {
+        GrowTo::Bytes(asked) if asked != size_bytes => {
+            format!(" ({} rounded down to a multiple of 4096 bytes)", Size(asked))
+        }
+        _ => String::new(),
+    }
 }
 
 fn failure(error: GrowError) -> anyhow::Error {

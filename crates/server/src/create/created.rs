@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::VolumeSize;
 use super::candidate::Candidate;
 use super::format::Plan;
 use hemi_io::leg::apart::MetadataPlace;
@@ -37,6 +38,9 @@ pub struct Created {
     pub name: String,
     /// Its size in bytes.
     pub size_bytes: u64,
+    /// The size in bytes that was asked for, if it was rounded down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_bytes: Option<u64>,
     /// Its region size in bytes.
     pub region_bytes: u64,
     /// Its smallest request in bytes.
@@ -55,12 +59,18 @@ pub(super) fn created(
     candidates: &[Candidate],
     places: Vec<Option<MetadataPlace>>,
     zeros: bool,
+    asked: VolumeSize,
 ) -> Created {
+    let size_bytes = plan.layout.volume_bytes();
     let legs = candidates.iter().zip(&plan.legs).zip(places).enumerate();
     Created {
         volume: hex(plan.volume),
         name: plan.name.as_str().into(),
-        size_bytes: plan.layout.volume_bytes(),
+        size_bytes,
+        asked_bytes: match asked {
+            VolumeSize::Bytes(asked) if asked != size_bytes => Some(asked),
+            _ => None,
+        },
         region_bytes: plan.layout.region_bytes(),
         block_bytes: plan.block_bytes,
         data_offset: plan.layout.data_offset(),
@@ -83,6 +93,9 @@ impl fmt::Display for Created {
         let name = if self.name.is_empty() { String::new() } else { format!(" \"{}\"", self.name) };
         let (size, region) = (Size(self.size_bytes), Size(self.region_bytes));
         writeln!(formatter, "created volume{name} {}", self.volume)?;
+        if let Some(asked) = self.asked_bytes.map(Size) {
+            writeln!(formatter, "  {asked} was rounded down to a multiple of 4096 bytes")?;
+        }
         writeln!(formatter, "  size {size}, regions of {region}, blocks of {}", self.block_bytes)?;
         let except = if self.legs.iter().any(|leg| leg.metadata.is_some()) {
             ", unless said otherwise"

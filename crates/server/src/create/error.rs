@@ -30,29 +30,16 @@ pub enum CreateError {
     /// The size or the region size is not possible.
     #[error(transparent)]
     Layout(LayoutError),
-    /// The size lies between two possible ones.
-    #[error(
-        "size {size} bytes is not a multiple of 4096; the nearest sizes that are: {below} and \
-         {above} bytes"
-    )]
-    Size {
-        /// The size asked for.
-        size: u64,
-        /// The next possible size below.
-        below: u64,
-        /// The next possible size above.
-        above: u64,
-    },
     /// The leg has no room even for the smallest volume.
     #[error(
         "{0} has no room for the smallest volume: metadata takes 2 MiB at least, and 1 MiB more in \
          a file of its own or on a member of a stripe"
     )]
     NoRoom(String),
-    /// `--size max` is used with a leg that has no size yet.
+    /// The size is to be the largest, and a leg has no size yet.
     #[error(
-        "{} has no size yet, so that --size max has nothing to go by; name the size, or make the \
-         file first (truncate -s SIZE {})",
+        "{} has no size yet, and the volume is to be as large as its legs can hold; name the size \
+         (--size), or make the file first (truncate -s SIZE {})",
         .0.display(), .0.display()
     )]
     SizeOfNothing(PathBuf),

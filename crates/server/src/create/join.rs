@@ -71,7 +71,10 @@ pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError>
     if block > options.block_bytes {
         return Err(CreateError::BlockBytes {
             asked: options.block_bytes,
-            reason: format!("{text} has blocks of {block} bytes, more than the volume's"),
+            reason: format!(
+                "{text} has blocks of {block} bytes, more than the volume's; use another drive, or \
+                 create a volume with --block-size 4096 and copy"
+            ),
         });
     }
     twins::check_apart(&candidates, &opened.legs)?;

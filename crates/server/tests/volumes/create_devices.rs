@@ -129,7 +129,7 @@ fn devices_become_legs_and_the_largest_block_counts() {
     let large = Loop::new(folder.path(), "b", &["--sector-size", "4096"]);
     let legs = [small.device.as_str(), large.device.as_str()];
     let blocks = CreateOptions { block_bytes: Some(512), ..options(&legs) };
-    refused(&blocks, &["block size 512", "has blocks of 4096 bytes"]);
+    refused(&blocks, &["block size 512", "has blocks of 4096 bytes", "--block-size 4096"]);
     let created = create(&options(&legs)).expect("both are empty");
     assert_eq!(created.block_bytes, 4096);
     // Nothing is known about the devices' content.
