@@ -194,7 +194,7 @@ impl View {
             None => (Style::Plain, ""),
             Some(risk) => (Style::Warning, risk.text.as_str()),
         };
-        let sentence = text::wrap(sentence, width.max(20)).into_iter().take(2);
+        let sentence = text::wrap(sentence, width.max(20)).into_iter();
         lines.extend(sentence.map(|line| Line::styled(style, line)));
         lines.push(Line::default());
         self.client_lines(status, &mut lines);

@@ -117,6 +117,21 @@ fn work_under_way_shows_its_end() {
 }
 
 #[test]
+fn a_sentence_is_never_cut() {
+    let mut view = view();
+    let mut status = volume(20);
+    status.risks = vec![Risk {
+        promise: "P1".into(),
+        condition: Condition::RegionsOwed,
+        brief: String::new(),
+        text: "hdd (leg 1) is not known to hold 1 GiB, and has to be compared. ".repeat(4) + "END",
+        advice: None,
+    }];
+    view.note(status);
+    assert!(shown(&view, 80, 30).contains("END"));
+}
+
+#[test]
 fn every_size_is_filled_and_none_overflows() {
     let mut view = view();
     view.unicode = true;
