@@ -202,11 +202,9 @@ async fn metrics_text(State(said): State<Said>) -> Response {
 }
 
 async fn not_open(State(said): State<Said>) -> Response {
-    let mut response = refuse(Refusal::new(
-        RefusalKind::Conflict,
-        said.status().summary.text,
-        "Ask again when the volume is open.",
-    ));
+    let summary = said.status().summary;
+    let advice = summary.advice.unwrap_or_else(|| "Ask again when the volume is open.".into());
+    let mut response = refuse(Refusal::new(RefusalKind::Conflict, summary.text, advice));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response
 }

@@ -65,7 +65,7 @@ const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseco
 
 /**
  * Follows the volume forever. `on` has `status(status)`, `event(event)`, `link(state)` with "live", "poll" or
- * "lost", and `denied()`, after which it ends.
+ * "lost", `closed(error)` while the volume is not open, and `denied()`, after which it ends.
  */
 export async function follow(on) {
   let failures = 0;
@@ -75,7 +75,8 @@ export async function follow(on) {
       if (!(await stream(on, said))) await poll(on);
     } catch (error) {
       if (error.status === 401 || error.status === 403) return on.denied(error);
-      on.link("lost");
+      if (error.status === 503) on.closed(error);
+      else on.link("lost");
     }
     await sleep(RETRY_MS[Math.min(failures, RETRY_MS.length - 1)]);
     failures += 1;

@@ -14,7 +14,7 @@ const REGIONS_EVERY_MS = 2000;
 /** Pages of events that are read at the start, at most, and events of a page. */
 const EVENT_PAGES_MAX = 50;
 const EVENT_PAGE = 500;
-const LINKS = { live: "live", poll: "live, every second", lost: "no answer", wait: "connecting" };
+const LINKS = { live: "live", poll: "live, every second", lost: "no answer", closed: "not open", wait: "connecting" };
 
 const lanes = new Lanes(byId("lanes"));
 const clients = clientCharts();
@@ -113,7 +113,7 @@ const readEvents = () => quietly(async () => {
 function onLink(link) {
   const place = byId("link");
   if (place.dataset.state === link) return;
-  const isBack = place.dataset.state === "lost";
+  const isBack = ["lost", "closed"].includes(place.dataset.state);
   place.dataset.state = link;
   place.textContent = LINKS[link];
   if (link === "lost") panels.lost();
@@ -121,6 +121,12 @@ function onLink(link) {
     readEvents();
     readHistory();
   }
+}
+
+/** Says why the volume is not open. The figures are the last ones. */
+function onClosed({ message, wayOut }) {
+  onLink("closed");
+  panels.verdict({ name: status?.name, summary: { state: "not-serving", text: message, advice: wayOut } });
 }
 
 /** Asks for the token, where figures need it. */
@@ -178,6 +184,7 @@ async function begin(wrong = "") {
     status: onStatus,
     event: (event) => events.add(event) && showEvents(),
     link: onLink,
+    closed: onClosed,
     denied: (error) => (error.status === 401 ? gate("The token is refused. It may have been changed.") : gate(error.message)),
   });
 }
