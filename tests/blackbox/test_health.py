@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
+import signal
+import sys
 import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hemi_harness import Sandbox, Volume
+from hemi_harness.browser import Browser, browser, executable
 from hemi_harness.client import NbdError
-from hemi_harness.hemi import HEMI, MIB, data_offset, hemi
+from hemi_harness.hemi import HEMI, MIB, data_offset, hemi, leg_bytes
 from hemi_harness.sandbox import PATIENCE, free_port, run_any, wait_until
 
 SIZE = 64 * MIB
 EXIT = {"healthy": 0, "degraded": 1, "not-serving": 2}
+# Holds one thread of another process, and tells whether it may.
+HOLD = """
+import ctypes, os, sys, time
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+SEIZE, INTERRUPT = 0x4206, 0x4207
+thread = int(sys.argv[1])
+held = ptrace(SEIZE, thread, None, None) == 0 and ptrace(INTERRUPT, thread, None, None) == 0
+print("held" if held else f"not allowed: {os.strerror(ctypes.get_errno())}", flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser | None]:
+    """Yields one browser for all conditions, or none where there is no Chromium."""
+    with contextlib.ExitStack() as stack:
+        yield stack.enter_context(browser()) if executable() else None
 
 
 class Watched:
@@ -36,6 +58,14 @@ class Watched:
         self.volume.control = runtime / "hemi" / "db.sock"
         state = str(sandbox.path("state"))
         self.volume.env = dict(os.environ, STATE_DIRECTORY=state, XDG_RUNTIME_DIR=str(runtime))
+        # Shows the dashboard, if there is a browser.
+        self.page: Browser | None = None
+
+    def open(self, page: Browser | None) -> None:
+        """Opens the dashboard, which follows the volume from then on."""
+        self.page = page
+        if page:
+            page.open(f"http://127.0.0.1:{self.port}/")
 
     def http(self, path: str) -> tuple[int, str]:
         url = f"http://127.0.0.1:{self.port}{path}"
@@ -55,13 +85,23 @@ class Watched:
 
         threading.Thread(target=go, daemon=True).start()
 
+    def keep_writing(self) -> None:
+        """Writes until the volume ends."""
+
+        def go() -> None:
+            with contextlib.suppress(NbdError), self.volume.client() as client:
+                for turn in itertools.count():
+                    client.write(turn * MIB % SIZE, b"x" * MIB)
+                    time.sleep(0.01)
+
+        threading.Thread(target=go, daemon=True).start()
+
     def says(self, condition: str, state: str) -> str:
         """Waits until a condition holds, checks every place, and returns its sentence."""
 
         def found() -> dict[str, Any] | None:
             status = self.volume.status()
-            risks = {risk["condition"]: risk for risk in status["risks"]}
-            return status if condition in risks and status["health"] == state else None
+            return status if condition in conditions(status) and status["health"] == state else None
 
         last: dict[str, Any] = {}
 
@@ -78,8 +118,28 @@ class Watched:
             wait_until(f"every place says {condition}", holds)
         except AssertionError as error:
             raise AssertionError(f"{error}: not {silent}, with {last}") from error
-        risks = {risk["condition"]: risk for risk in last["risks"]}
-        return str(risks[condition]["text"])
+        return conditions(last)[condition]
+
+    def mails(self) -> str:
+        """Watches the volume as `hemi monitor` does, and returns the mail of what it finds."""
+        mails = self.volume.sandbox.path("mails")
+        mails.touch()
+        sendmail = self.volume.sandbox.path("sendmail")
+        sendmail.write_text(f"#!/bin/sh\ncat >> {mails}\n")
+        sendmail.chmod(0o755)
+        mail = ("--mail", "root", "--sendmail", sendmail)
+        argv = (HEMI, "monitor", *mail, "--control", self.volume.control)
+        self.volume.sandbox.start(*argv, name="monitor", env=self.volume.env)
+        wait_until("there is a mail", lambda: "It was so when" in mails.read_text())
+        return mails.read_text()
+
+
+def conditions(status: dict[str, Any]) -> dict[str, str]:
+    """Returns the conditions of a status with their sentences."""
+    found = {str(risk["condition"]): str(risk["text"]) for risk in status["risks"]}
+    if status["phase"] != "serving":
+        found["not-open"] = str(status["summary"]["text"])
+    return found
 
 
 def words(text: str) -> str:
@@ -87,9 +147,25 @@ def words(text: str) -> str:
     return re.sub(r"[\d.]+ ?(B|KiB|MiB|GiB|ns|µs|ms|s|min|h)\b", "#", " ".join(text.split()))
 
 
+def word(status: dict[str, Any]) -> str:
+    """Returns the word for a volume's state."""
+    phase, health = str(status["phase"]), str(status["health"])
+    return phase if phase != "serving" else health.replace("-", " ")
+
+
 def of_status(watched: Watched, status: dict[str, Any]) -> bool:
     text = words(watched.volume.shown())
-    return all(words(risk["text"]) in text for risk in status["risks"])
+    return all(words(sentence) in text for sentence in conditions(status).values())
+
+
+def of_json(watched: Watched, status: dict[str, Any]) -> bool:
+    _, out, _ = run_any(HEMI, "status", "--json", "--control", watched.volume.control)
+    told = json.loads(out)
+    return (
+        conditions(told).keys() == conditions(status).keys()
+        and told["health"] == status["health"]
+        and words(told["summary"]["text"]) == words(status["summary"]["text"])
+    )
 
 
 def of_check(watched: Watched, status: dict[str, Any]) -> bool:
@@ -101,8 +177,34 @@ def of_check(watched: Watched, status: dict[str, Any]) -> bool:
 def of_list(watched: Watched, status: dict[str, Any]) -> bool:
     _, out, _ = run_any(HEMI, "list", env=watched.volume.env)
     brief = [risk["brief"] for risk in status["risks"][:1] if status["health"] != "healthy"]
-    return status["health"].replace("-", " ") in out and all(
-        words(part) in words(out) for part in brief
+    return word(status) in out and all(words(part) in words(out) for part in brief)
+
+
+def of_top(watched: Watched, status: dict[str, Any]) -> bool:
+    _, out, _ = run_any(HEMI, "top", "--once", "--control", watched.volume.control)
+    worst = [risk["text"] for risk in status["risks"][:1]] or ["Every promise holds."]
+    if status["health"] != "healthy":
+        worst = [status["summary"]["text"]]
+    return word(status) in out and words(worst[0]) in words(out)
+
+
+def of_page(watched: Watched, status: dict[str, Any]) -> bool:
+    if watched.page is None:
+        return True
+    shown = watched.page.evaluate(
+        "({state: document.querySelector('#verdict').dataset.state, "
+        "sentence: document.querySelector('#sentence').textContent, "
+        "advice: document.querySelector('#advice').textContent, "
+        "risks: [...document.querySelectorAll('#risks li')].map((risk) => risk.textContent)})"
+    )
+    summary = status["summary"]
+    others = [risk for risk in status["risks"] if risk["text"] != summary["text"]]
+    return (
+        shown["state"] == status["health"]
+        and words(shown["sentence"]) == words(summary["text"])
+        and shown["advice"] == (summary["advice"] or "")
+        and [words(risk) for risk in shown["risks"]]
+        == [words(f"{risk['promise']}: {risk['text']}") for risk in others]
     )
 
 
@@ -122,7 +224,7 @@ def of_metrics(watched: Watched, status: dict[str, Any]) -> bool:
     told = set(re.findall(r'hemi_condition\{.*condition="([a-z-]+)"\} 1', text))
     figures = dict(re.findall(r"^(hemi_(?:healthy|degraded|converged))\{.*\} (\d)", text, re.M))
     return (
-        told == {risk["condition"] for risk in status["risks"]}
+        told == conditions(status).keys()
         and figures["hemi_healthy"] == str(int(status["health"] == "healthy"))
         and figures["hemi_degraded"] == str(int(status["health"] == "degraded"))
         and figures["hemi_converged"] == str(int(status["converged"]))
@@ -131,8 +233,11 @@ def of_metrics(watched: Watched, status: dict[str, Any]) -> bool:
 
 PLACES: list[Callable[[Watched, dict[str, Any]], bool]] = [
     of_status,
+    of_json,
     of_check,
     of_list,
+    of_top,
+    of_page,
     of_healthz,
     of_metrics,
 ]
@@ -184,8 +289,112 @@ def fill(watched: Watched) -> None:
     volume.inject(1, "--delay", "3s")
 
 
+def close(watched: Watched) -> None:
+    """It is stopped, and a leg owes so much that it drains for as long as the test lives."""
+    volume = watched.volume
+    volume.inject(1, "--delay", "200ms")
+    with volume.client() as client:
+        for offset in range(0, SIZE, MIB):
+            client.write(offset, b"x" * MIB)
+    volume.signal(signal.SIGTERM)
+
+
+def stick(watched: Watched) -> None:
+    """The thread of the data path is held, and control goes on."""
+    tasks = Path(f"/proc/{watched.volume.process.pid}/task")
+    threads = {(task / "comm").read_text().strip(): task.name for task in tasks.iterdir()}
+    holder = watched.volume.sandbox.start(
+        sys.executable, "-c", HOLD, threads["hemi-reactor"], name="holder"
+    )
+    wait_until("the thread is held, or may not be", lambda: bool(holder.output()))
+    if "not allowed" in holder.output():
+        pytest.skip(f"a thread cannot be held here: {holder.output()}")
+
+
+def lose(watched: Watched) -> None:
+    """Only one leg has what was written while the other was out, and cannot read it."""
+    volume = watched.volume
+    freeze(1)(watched)
+    volume.wait_leg_state(1, "out")
+    with volume.client() as client:
+        client.write(8 * MIB, b"x" * 4096)
+    volume.inject(0, "--error", "read")
+    volume.inject(1, "--clear")
+    wait_until("some is lost", lambda: volume.status()["lost_bytes"] > 0)
+    volume.inject(0, "--clear")
+
+
+def overwrite(watched: Watched) -> None:
+    """Something writes to a leg beneath hemi again and again."""
+    zeroes = bytes(data_offset(SIZE))
+
+    def go() -> None:
+        while watched.volume.process.running:
+            with Path(watched.volume.legs[1]).open("r+b") as file:
+                file.write(zeroes)
+            time.sleep(0.02)
+
+    threading.Thread(target=go, daemon=True).start()
+    scrub = (HEMI, "scrub", "--control", watched.volume.control)
+    watched.volume.sandbox.start(*scrub, name="scrub")
+
+
+def give_up(watched: Watched) -> None:
+    volume = watched.volume
+    volume.stop()
+    Path(volume.legs[1]).rename(volume.sandbox.path("away.img"))
+    volume.options += ["--start-degraded", "--wait-for-legs", "1s"]
+    volume.start()
+
+
+def add(watched: Watched) -> None:
+    """A third leg has to be filled, which is slow."""
+    new = watched.volume.sandbox.file("new.img", leg_bytes(SIZE))
+    with watched.volume.client() as client:
+        for offset in range(0, SIZE, MIB):
+            client.write(offset, b"x" * MIB)
+    watched.volume.command("leg", "add", new)
+    watched.volume.inject(2, "--delay", "3s")
+
+
+def fall_behind(watched: Watched) -> None:
+    """A leg takes longer for each write than clients need for the next one."""
+    watched.volume.inject(1, "--delay", "100ms")
+    watched.keep_writing()
+
+
+SLOWLY = ("--set", "engine.leg_window=1", "--set", "engine.drain_bytes=64KiB")
+OUT_SOON = ("--set", "engine.out_after=2s")
+NEVER_OUT = ("--set", "engine.out_after=1day")
 FALL_BEHIND = ("engine.exposure.mode=fall-behind", "engine.exposure.age=100ms")
 CONDITIONS = [
+    Condition(
+        "not-open",
+        "not-serving",
+        "The volume is being stopped",
+        close,
+        options=("--drain-on-stop", "1h", "--set", "engine.exposure.age=1h", *SLOWLY),
+    ),
+    Condition("stuck", "not-serving", "The data path has not moved", stick),
+    Condition(
+        "lost",
+        "degraded",
+        "of acknowledged data are on no leg any more",
+        lose,
+        options=OUT_SOON,
+    ),
+    Condition("metadata-lost", "degraded", r"leg 1\) does not hold its metadata", overwrite),
+    Condition("given-up", "degraded", r"This start gave up .*leg1.img", give_up),
+    Condition("exposed", "degraded", r"are on .*leg 0\) only, and are lost with it", freeze(1)),
+    Condition(
+        "throttled",
+        "healthy",
+        "Writers are being slowed to keep exposure below 16 MiB",
+        fall_behind,
+        options=("--set", "engine.exposure.bytes=16MiB", *SLOWLY, *NEVER_OUT),
+    ),
+    Condition("lagging", "healthy", r"leg 1\) owes .* and drains", fall_behind, options=SLOWLY),
+    Condition("filling", "healthy", r"leg 2\) is being filled", add, options=SLOWLY),
     Condition("sole-leg", "degraded", "All data is on .*leg0.img", detach),
     Condition("regions-owed", "degraded", r"leg 0\) alone holds them", fill),
     Condition("differences", "degraded", "known to differ in 3 KiB", differ),
@@ -204,7 +413,7 @@ CONDITIONS = [
         r"leg 2\) is out and lacks",
         freeze(2),
         legs=3,
-        options=("--set", "engine.out_after=2s"),
+        options=OUT_SOON,
     ),
     Condition(
         "flush-copies",
@@ -224,18 +433,33 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", CONDITIONS, ids=lambda condition: condition.name)
-def test_every_place_says_the_condition(sandbox: Sandbox, condition: Condition) -> None:
+def test_every_place_says_the_condition(
+    sandbox: Sandbox, chromium: Browser | None, condition: Condition
+) -> None:
     watched = Watched(sandbox, condition.legs, *condition.options)
     watched.volume.start()
     watched.volume.wait_converged()
     condition.make(watched)
+    watched.open(chromium)
     assert re.search(condition.says, watched.says(condition.name, condition.state))
+    if condition.state != "healthy":
+        sentence = words(watched.volume.status()["summary"]["text"])
+        assert sentence in words(watched.mails())
 
 
-def test_a_healthy_volume_says_so_everywhere(sandbox: Sandbox) -> None:
+def test_every_condition_is_made() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    table = page.partition("## Conditions")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `([a-z-]+)` \|", table, re.M)
+    assert len(named) >= 18
+    assert sorted(named) == sorted(condition.name for condition in CONDITIONS)
+
+
+def test_a_healthy_volume_says_so_everywhere(sandbox: Sandbox, chromium: Browser | None) -> None:
     watched = Watched(sandbox)
     watched.volume.start()
     watched.volume.wait_converged()
+    watched.open(chromium)
 
     def is_said() -> bool:
         status = watched.volume.status()
@@ -263,11 +487,12 @@ def test_a_leg_being_filled_is_no_second_copy(sandbox: Sandbox) -> None:
     assert watched.volume.status()["one_copy_bytes"] == 0
 
 
-def test_a_start_that_waits_for_legs_answers(sandbox: Sandbox) -> None:
+def test_a_start_that_waits_for_legs_answers(sandbox: Sandbox, chromium: Browser | None) -> None:
     """A start whose legs are missing is asked: it says what it waits for, and goes on by itself."""
     watched = Watched(sandbox, 2, "--wait-for-legs", "1h", "--ledger", "none")
     volume = watched.volume
     volume.start()
+    watched.open(chromium)
     with volume.client() as client:
         client.write(0, b"x" * MIB)
     volume.kill()
@@ -294,8 +519,11 @@ def test_a_start_that_waits_for_legs_answers(sandbox: Sandbox) -> None:
     assert re.search(r'hemi_condition\{.*condition="not-open"\} 1', text)
     assert re.search(r"hemi_serving\{.*\} 0", text)
     assert watched.http("/v1/status")[0] == 503, "it names files, and asks for no token"
+    wait_until("a page from before says so", lambda: of_page(watched, status))
+    assert "it waits for legs" in volume.command("top", "--once")
     code, _, said = run_any(HEMI, "scrub", "--control", volume.control)
     assert code == 1 and "it waits for legs" in said
     away.rename(leg)
     volume.wait_serving()
     wait_until("it is served", lambda: watched.http("/healthz")[0] == 200)
+    wait_until("the page goes on", lambda: of_page(watched, volume.status()))
