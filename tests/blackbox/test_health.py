@@ -468,6 +468,11 @@ def test_a_healthy_volume_says_so_everywhere(sandbox: Sandbox, chromium: Browser
     wait_until("every place says so", is_said)
     assert "Every promise holds." in watched.volume.shown()
     watched.volume.stop()
+    sentence = "Everything that was acknowledged is on all 2 legs."
+    assert f'no longer served legs="{sentence}"' in watched.volume.process.output()
+    watched.volume.start()
+    assert f"The volume was stopped. {sentence}" in watched.volume.command("events")
+    watched.volume.stop()
     code, out, _ = run_any(HEMI, "status", "--check", "--control", watched.volume.control)
     assert code == 2 and "not" in out
 
@@ -477,7 +482,19 @@ def test_a_leg_being_filled_is_no_second_copy(sandbox: Sandbox) -> None:
     watched = Watched(sandbox)
     watched.volume.start()
     fill(watched)
-    watched.says("regions-owed", "degraded")
+    sentence = watched.says("regions-owed", "degraded")
+
+    def is_told() -> bool:
+        lines = watched.volume.command("events", "--json").splitlines()
+        events = [event for event in map(json.loads, lines) if event["kind"] == "condition"]
+        # The time left is not known at once.
+        said = words(sentence.partition(";")[0])
+        return any(
+            event["severity"] == "warning" and words(event["text"]).startswith(said)
+            for event in events
+        )
+
+    wait_until("an event tells of it", is_told)
     status = watched.volume.status()
     assert status["exposure"]["bytes"] == 0
     assert 0 < status["one_copy_bytes"] <= SIZE

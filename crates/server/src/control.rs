@@ -49,6 +49,7 @@ pub mod volume;
 pub mod waiting;
 
 use access::{Access, TokenError};
+use health::Health;
 use past::Past;
 use routes::Shared;
 use scrubs::Scrubs;
@@ -60,6 +61,8 @@ use volume::Volume;
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// The same limit in an upgrade, while clients wait. All answers but streams end at once.
 const UPGRADE_ANSWERS: Duration = Duration::from_millis(50);
+/// Interval between two looks at the volume's conditions.
+const JUDGE_EVERY: Duration = Duration::from_secs(1);
 
 /// The reason why the control thread could not start.
 #[derive(Debug, thiserror::Error)]
@@ -254,6 +257,7 @@ async fn serve(
     tracing::info!(path = %file.path().display(), "control socket");
     let sampling = tokio::spawn(sample(shared.clone()));
     let looking = tokio::spawn(look(shared.clone()));
+    let judging = tokio::spawn(judge(shared.clone()));
     let publishing = tokio::spawn(live::publish(shared.clone()));
     let (past, volume) = (Arc::clone(&shared.past), Arc::clone(&shared.volume));
     let scrubs = Arc::clone(&shared.scrubs);
@@ -265,7 +269,7 @@ async fn serve(
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         tokio::spawn(connections::serve(listener, routes, stopped.clone()));
     }
-    let life = Arc::clone(&shared.life);
+    let (life, last) = (Arc::clone(&shared.life), shared.clone());
     let api = connections::serve(control, routes::control(shared), stopped.clone());
     let patience = async {
         wait(stopped).await;
@@ -279,14 +283,21 @@ async fn serve(
     sampling.abort();
     service.abort();
     looking.abort();
+    judging.abort();
     publishing.abort();
     past.look(&*volume);
     let newest = Arc::clone(&volume.snapshot().differences);
     scrubs.lock().unwrap_or_else(PoisonError::into_inner).keep_differences(&newest);
-    past.end(&volume.snapshot(), life.is_handed_over.load(Ordering::Acquire));
     if life.is_handed_over.load(Ordering::Acquire) {
+        past.end(None);
         file.keep();
     } else {
+        let (status, left) = last.left();
+        match left.state {
+            Health::Healthy => tracing::info!(legs = left.text, "no longer served"),
+            _ => tracing::warn!(legs = left.text, "no longer served"),
+        }
+        past.end(Some(events::stopped(&status, &left)));
         service::stopping();
     }
 }
@@ -342,6 +353,16 @@ async fn look(shared: Shared) {
             let snapshot = shared.volume.snapshot();
             shared.past.happened(events::of_verdict(&snapshot, leg, verdict.as_ref()));
         }
+    }
+}
+
+/// Records changes of the worst condition.
+async fn judge(shared: Shared) {
+    let mut ticks = tokio::time::interval(JUDGE_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        shared.past.judged(&shared.status());
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use hemi_server::control::events::{Event, Severity};
+use hemi_server::control::health::Condition;
 use tokio::sync::mpsc;
 
 use crate::client::{self, Client};
@@ -21,6 +22,8 @@ mod volume;
 
 /// The time between two searches for volumes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// The condition of a volume whose leg does not answer. The leg answers again, or is out in the end.
+const SILENT: &str = Condition::LegSilent.name();
 /// The number of events that may wait for delivery. Volumes keep those that do not fit.
 const WAITING_MAX: usize = 64;
 
@@ -278,6 +281,29 @@ impl Pending {
 /// Returns true if an event needs attention. An event that passes by itself and that clients do not
 /// notice does not.
 fn is_news(event: &Event) -> bool {
-    let passes = matches!(&*event.kind, "freeze" | "throttle");
+    let is_silence = event.values.get("condition").is_some_and(|name| name == SILENT);
+    let passes = matches!(&*event.kind, "freeze" | "throttle") || is_silence;
     event.severity >= Severity::Warning && !passes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_by_itself_is_no_news() {
+        let event = |kind: &'static str, severity, condition: Option<Condition>| {
+            let mut event = Event { kind: kind.into(), severity, ..Event::default() };
+            if let Some(condition) = condition {
+                event.values.insert("condition".into(), condition.name().into());
+            }
+            is_news(&event)
+        };
+        assert!(event("out", Severity::Warning, None));
+        assert!(event("condition", Severity::Warning, Some(Condition::SoleLeg)));
+        assert!(event("condition", Severity::Critical, Some(Condition::NoLegAnswers)));
+        assert!(!event("condition", Severity::Warning, Some(Condition::LegSilent)));
+        assert!(!event("condition", Severity::Notice, None));
+        assert!(!event("freeze", Severity::Warning, None));
+    }
 }

@@ -11,6 +11,7 @@ use axum::body::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+mod conditions;
 #[cfg(test)]
 mod made;
 mod notices;
@@ -18,6 +19,7 @@ mod requests;
 mod verdicts;
 mod watch;
 
+pub(super) use conditions::Worst;
 pub(super) use requests::{outcome as of_request, scrub_begins, word};
 pub(super) use verdicts::of_verdict;
 pub(super) use watch::{Before, MOVED, Watch, stopped};

@@ -99,7 +99,7 @@ impl Condition {
     ];
 
     /// Returns its name in metrics and JSON.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Condition::NotOpen => "not-open",
             Condition::Stuck => "stuck",
@@ -198,6 +198,18 @@ pub fn fill_in(status: &mut VolumeStatus, settings: &Settings) {
     status.converged = alike;
     status.one_copy_bytes = one_copy_bytes;
     (status.summary, status.risks) = (summary, risks);
+}
+
+/// Returns what is to be said of the legs of a volume that is no longer served, as if it were: nobody waits
+/// for an answer, but what is on one leg only stays so.
+pub(super) fn at_rest(status: &VolumeStatus, settings: &Settings) -> Summary {
+    let served = VolumeStatus { phase: Phase::Serving, age_ns: 0, ..status.clone() };
+    let risks = judge(&served, settings).risks;
+    let worst = risks.into_iter().find(|risk| risk.condition.health() == Health::Degraded);
+    match worst {
+        Some(Risk { text, advice, .. }) => Summary { state: Health::Degraded, text, advice },
+        None => Summary { state: Health::Healthy, text: all_is_well(&served), advice: None },
+    }
 }
 
 /// Judges a volume by its status, in which everything but the judgement itself is filled in.

@@ -11,7 +11,8 @@ use axum::body::Bytes;
 use hemi_engine::format::Id;
 use tokio::sync::watch as signal;
 
-use super::events::{Before, Entry, Event, EventLog, Watch, stopped};
+use super::api::VolumeStatus;
+use super::events::{Before, Entry, Event, EventLog, Watch, Worst};
 use super::hidden::{Hidden, HiddenStall};
 use super::history::answer::HistoryAnswer;
 use super::history::file::Batch;
@@ -56,6 +57,7 @@ struct Inner {
     hidden: Hidden,
     sampler: Sampler,
     watch: Watch,
+    worst: Worst,
     usage: Usage,
     /// Events that wait for the file; `None` once it has been read or is no longer waited for.
     waiting: Option<Vec<Event>>,
@@ -87,6 +89,7 @@ impl Past {
                 hidden: Hidden::default(),
                 sampler: Sampler::default(),
                 watch: Watch::default(),
+                worst: Worst::default(),
                 usage: Usage { at: now, cpu: usage::cpu_ns(), permille: 0 },
                 waiting,
                 before: Before::Unknown,
@@ -132,6 +135,15 @@ impl Past {
         let mut inner = self.lock();
         inner.take(if event.at == 0 { event.at(unix_ms()) } else { event });
         self.tell(inner);
+    }
+
+    /// Records a change of the worst condition in a judged status.
+    pub(super) fn judged(&self, status: &VolumeStatus) {
+        let mut inner = self.lock();
+        if let Some(event) = inner.worst.take(status, unix_ms()) {
+            inner.take(event);
+            self.tell(inner);
+        }
     }
 
     fn tell(&self, inner: MutexGuard<'_, Inner>) {
@@ -180,13 +192,15 @@ impl Past {
         (inner.hidden.figures(unix_ms()), process)
     }
 
-    /// Writes the last records. The successor in an upgrade reports the upgrade itself.
-    pub(super) fn end(&self, snapshot: &Snapshot, is_handed_over: bool) {
+    /// Writes the last records, with the event that the service is `stopped`. There is none in an upgrade,
+    /// which the successor reports.
+    pub(super) fn end(&self, stopped: Option<Event>) {
         let mut inner = self.lock();
         inner.read();
         inner.stop_waiting();
-        if !is_handed_over {
-            inner.take(stopped(snapshot));
+        let is_handed_over = stopped.is_none();
+        if let Some(event) = stopped {
+            inner.take(event);
         }
         let batch = inner.take_batch();
         let writer = inner.writer.take();

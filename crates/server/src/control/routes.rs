@@ -108,6 +108,13 @@ impl Shared {
         status
     }
 
+    /// Returns the status of a volume that is no longer served, and what is left on its legs.
+    pub(super) fn left(&self) -> (VolumeStatus, health::Summary) {
+        let status = self.status();
+        let left = health::at_rest(&status, &self.settings());
+        (status, left)
+    }
+
     pub(super) fn scrubs(&self) -> MutexGuard<'_, Scrubs> {
         self.scrubs.lock().unwrap_or_else(PoisonError::into_inner)
     }

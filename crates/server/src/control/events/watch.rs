@@ -8,6 +8,8 @@ use hemi_engine::status::{LegState, LegStatus};
 
 use super::notices::{Fold, NoticeEvents, of_leg};
 use super::{Event, Severity};
+use crate::control::api::VolumeStatus;
+use crate::control::health::{Health, Summary};
 use crate::control::quantities::{bytes, counted, duration};
 use crate::control::volume::{HandoverReport, Noticed, Phase, Snapshot};
 use crate::notices;
@@ -284,23 +286,22 @@ fn upgraded(report: &HandoverReport) -> Event {
 fn closing(snapshot: &Snapshot) -> Event {
     let owed: u64 = snapshot.status.legs.iter().map(|leg| leg.owed_bytes).sum();
     let text = match owed {
-        0 => "The volume is being stopped; no leg owes anything.".to_owned(),
+        0 => "The volume is being stopped.".to_owned(),
         _ => format!("The volume is being stopped; legs owe {}.", bytes(owed)),
     };
     Event::new("stopping", Severity::Info, text).with("owed_bytes", owed)
 }
 
-/// Returns the event of a volume that is no longer served. `snapshot` is its last one.
-pub(in crate::control) fn stopped(snapshot: &Snapshot) -> Event {
-    let owed: u64 = snapshot.status.legs.iter().map(|leg| leg.owed_bytes).sum();
-    let (severity, text) = match (snapshot.phase, owed) {
-        (Phase::Closed, 0) => {
-            (Severity::Info, "The volume was stopped; no leg owes anything.".to_owned())
+/// Returns the event of a volume that is no longer served. `status` is its last one, and `left` is what the
+/// judge says of the legs.
+pub(in crate::control) fn stopped(status: &VolumeStatus, left: &Summary) -> Event {
+    let owed: u64 = status.legs.iter().map(|leg| leg.owed_bytes).sum();
+    let (severity, text) = match status.phase {
+        Phase::Closed => {
+            let is_well = left.state == Health::Healthy && owed == 0;
+            let severity = if is_well { Severity::Info } else { Severity::Notice };
+            (severity, format!("The volume was stopped. {}", left.text))
         }
-        (Phase::Closed, _) => (
-            Severity::Notice,
-            format!("The volume was stopped; legs still owe {}, which is recorded.", bytes(owed)),
-        ),
         _ => (
             Severity::Critical,
             "The volume is no longer served, as after a kill; the log says why.".to_owned(),

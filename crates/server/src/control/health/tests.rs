@@ -334,6 +334,21 @@ fn a_volume_that_is_not_open_is_not_served() {
 }
 
 #[test]
+fn what_is_left_on_the_legs_of_a_stopped_volume_is_said() {
+    let mut status = volume();
+    (status.phase, status.age_ns) = (Phase::Closed, 60 * SECOND);
+    let left = |status: &VolumeStatus| at_rest(status, &Settings::default());
+    assert_eq!(left(&status).text, "Everything that was acknowledged is on all 2 legs.");
+    out(&mut status.legs[1], OutReason::Unresponsive, MIB);
+    assert_eq!(
+        left(&status).text,
+        "All data is on ssd (leg 0) alone; if it is lost, the volume is lost."
+    );
+    status.legs[0].state = LegState::Frozen;
+    assert_eq!(left(&status).state, Health::Degraded, "nobody waits for it");
+}
+
+#[test]
 fn all_is_well_where_nothing_is_to_be_said() {
     let judged = judge(&volume(), &Settings::default());
     assert_eq!(judged.summary.state, Health::Healthy);

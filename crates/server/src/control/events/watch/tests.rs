@@ -182,14 +182,16 @@ fn the_last_events_say_how_the_server_ended() {
 }
 
 #[test]
-fn a_stop_says_what_is_owed() {
-    let closed = snapshot(|snapshot| {
-        snapshot.phase = Phase::Closed;
-        snapshot.status.legs[1].owed_bytes = 4096;
-    });
-    assert_eq!(
-        stopped(&closed).text,
-        "The volume was stopped; legs still owe 4 KiB, which is recorded."
-    );
-    assert_eq!(stopped(&snapshot(|_| {})).severity, Severity::Critical, "it was not closed");
+fn a_stop_says_what_is_left_on_the_legs() {
+    let sentence = "All data is on ssd (leg 0) alone; if it is lost, the volume is lost.";
+    let closed = VolumeStatus { phase: Phase::Closed, ..VolumeStatus::default() };
+    let left = |state, text: &str| Summary { state, text: text.into(), advice: None };
+    let event = stopped(&closed, &left(Health::Degraded, sentence));
+    assert_eq!(event.text, format!("The volume was stopped. {sentence}"));
+    assert_eq!(event.severity, Severity::Notice);
+    let event = stopped(&closed, &left(Health::Healthy, "All is well."));
+    assert_eq!(event.severity, Severity::Info);
+    let serving = VolumeStatus { phase: Phase::Serving, ..VolumeStatus::default() };
+    let event = stopped(&serving, &left(Health::Healthy, "All is well."));
+    assert_eq!(event.severity, Severity::Critical, "it was not closed");
 }
