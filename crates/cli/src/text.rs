@@ -269,7 +269,7 @@ fn exposure(status: &VolumeStatus) -> String {
         0 => "none".to_owned(),
         held => format!("{}, {} old", bytes(held), duration(exposure.age_ns)),
     };
-    let regions = status.one_copy_bytes.saturating_sub(exposure.bytes);
+    let regions = status.one_copy_region_bytes;
     if status.one_copy_bytes >= status.size_bytes {
         now = "everything is on one leg only".into();
     } else if regions > 0 {

@@ -119,8 +119,6 @@ pub struct Status {
     pub exposure_age_bound: u64,
     /// True if writers are being held back.
     pub throttling: bool,
-    /// True if only one leg is in.
-    pub degraded: bool,
     /// True if every leg is whole and identical.
     pub converged: bool,
     /// Bytes no leg holds any more (EIO until rewritten).

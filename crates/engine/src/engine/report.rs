@@ -115,7 +115,6 @@ impl<B: Buffers> Engine<B> {
         into.exposure_bytes_bound = self.settings.exposure_bytes;
         into.exposure_age_bound = self.settings.exposure_age;
         into.throttling = self.throttle.is_active();
-        into.degraded = self.legs.that_are_in().count() < 2;
         into.converged = self.is_converged();
         into.lost_bytes = self.lost.extents().iter().map(|extent| extent.bytes()).sum();
         into.dirty_regions = self.regions.dirty_count();

@@ -420,6 +420,9 @@ pub struct VolumeStatus {
     /// alone is in. With three legs or more it is an upper bound.
     #[serde(default)]
     pub one_copy_bytes: u64,
+    /// The part of `one_copy_bytes` in regions that legs owe; 0 while one leg alone is in.
+    #[serde(default)]
+    pub one_copy_region_bytes: u64,
     /// Acknowledged bytes that no leg holds any more. Reads of them fail until they are rewritten.
     pub lost_bytes: u64,
     /// Every slot in use.

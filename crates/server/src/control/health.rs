@@ -185,6 +185,8 @@ struct Judgement {
     risks: Vec<Risk>,
     /// Bytes that are known, or may have to be taken, to be on one leg only.
     one_copy_bytes: u64,
+    /// The part of them in regions that legs owe.
+    one_copy_region_bytes: u64,
     /// True if every leg is whole and no difference is known.
     alike: bool,
 }
@@ -192,11 +194,12 @@ struct Judgement {
 /// Judges a volume, and writes the judgement into its status. Everything else must be filled in: `converged`
 /// with the engine's, which known differences and lost metadata overrule.
 pub fn fill_in(status: &mut VolumeStatus, settings: &Settings) {
-    let Judgement { summary, risks, one_copy_bytes, alike } = judge(status, settings);
+    let judgement = judge(status, settings);
+    let Judgement { summary, risks, one_copy_bytes, one_copy_region_bytes, alike } = judgement;
     status.health = summary.state;
     status.degraded = summary.state == Health::Degraded;
     status.converged = alike;
-    status.one_copy_bytes = one_copy_bytes;
+    (status.one_copy_bytes, status.one_copy_region_bytes) = (one_copy_bytes, one_copy_region_bytes);
     (status.summary, status.risks) = (summary, risks);
 }
 
@@ -215,10 +218,10 @@ pub(super) fn at_rest(status: &VolumeStatus, settings: &Settings) -> Summary {
 /// Judges a volume by its status, in which everything but the judgement itself is filled in.
 fn judge(status: &VolumeStatus, settings: &Settings) -> Judgement {
     let mut found = Findings::default();
-    let mut one_copy_bytes = 0;
+    let (mut one_copy_bytes, mut one_copy_region_bytes) = (0, 0);
     match status.phase {
         Phase::Serving => {
-            one_copy_bytes = bytes_with_one_copy(status);
+            (one_copy_bytes, one_copy_region_bytes) = bytes_with_one_copy(status);
             find(status, settings, &mut found);
         }
         Phase::Opening => {
@@ -254,7 +257,7 @@ fn judge(status: &VolumeStatus, settings: &Settings) -> Judgement {
         && status.converged
         && status.scrub.different_bytes == 0
         && status.legs.iter().all(|leg| leg.metadata_lost.is_none());
-    Judgement { summary, risks: found.0, one_copy_bytes, alike }
+    Judgement { summary, risks: found.0, one_copy_bytes, one_copy_region_bytes, alike }
 }
 
 #[derive(Default)]
@@ -330,18 +333,19 @@ fn all_is_well(status: &VolumeStatus) -> String {
 }
 
 /// Returns the bytes that are on one leg only: everything if one leg is in, and otherwise what
-/// [exposure](super::api::Exposure) counts and what is owed as whole regions. With three legs or more it is
-/// an upper bound.
-fn bytes_with_one_copy(status: &VolumeStatus) -> u64 {
+/// [exposure](super::api::Exposure) counts and what is owed as whole regions, which is returned apart, too.
+/// With three legs or more it is an upper bound.
+fn bytes_with_one_copy(status: &VolumeStatus) -> (u64, u64) {
     let inside: Vec<&LegStatus> = status.legs.iter().filter(|leg| is_in(leg)).collect();
     if inside.len() < 2 {
-        return status.size_bytes;
+        return (status.size_bytes, 0);
     }
     let whole = inside.iter().filter(|leg| leg.owed_region_bytes == 0).count();
     // A region is on one leg only if all others owe it.
     let owed: u64 = inside.iter().map(|leg| leg.owed_region_bytes).sum();
     let regions = if whole > 1 { 0 } else { owed / (inside.len() as u64 - 1) };
-    (status.exposure.bytes + regions).min(status.size_bytes)
+    let all = (status.exposure.bytes + regions).min(status.size_bytes);
+    (all, regions.min(all))
 }
 
 fn lost(status: &VolumeStatus, found: &mut Findings) {

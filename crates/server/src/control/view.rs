@@ -48,6 +48,7 @@ pub fn volume_status(
         recent_ns: nanoseconds(snapshot.taken, base.map_or(snapshot.opened, |base| base.taken)),
         degraded: false,
         one_copy_bytes: 0,
+        one_copy_region_bytes: 0,
         converged: status.converged,
         lost_bytes: status.lost_bytes,
         legs: Vec::with_capacity(status.legs.len()),

@@ -411,13 +411,12 @@ fn exposure(status: &VolumeStatus, unicode: bool) -> Line {
             duration(exposure.bound_age_ns)
         ),
     );
-    let others = status.one_copy_bytes.saturating_sub(exposure.bytes);
-    let line = match others {
-        0 => line,
+    let line = match status.one_copy_region_bytes {
         _ if status.one_copy_bytes >= status.size_bytes => {
             line.with(Style::Bad, "; everything is on one leg only")
         }
-        _ => line.with(Style::Warning, format!("; {} in owed regions", bytes(others))),
+        0 => line,
+        owed => line.with(Style::Warning, format!("; {} in regions that a leg owes", bytes(owed))),
     };
     match exposure.throttling {
         true => line.with(Style::Bad, "  writers are being slowed"),

@@ -282,7 +282,11 @@ fn each_condition_is_said_with_its_state() {
 #[test]
 fn what_one_leg_alone_holds_is_counted() {
     for row in &ROWS {
-        assert_eq!(made(row).1.one_copy_bytes, row.one_copy_bytes, "{}", row.condition.name());
+        let (status, judged) = made(row);
+        assert_eq!(judged.one_copy_bytes, row.one_copy_bytes, "{}", row.condition.name());
+        let is_alone = judged.one_copy_bytes >= status.size_bytes;
+        let exposed = if is_alone { judged.one_copy_bytes } else { status.exposure.bytes };
+        assert_eq!(judged.one_copy_region_bytes, judged.one_copy_bytes - exposed);
     }
     let owing = |owed: [u64; 3]| {
         let mut status = volume();
@@ -290,7 +294,9 @@ fn what_one_leg_alone_holds_is_counted() {
         for (leg, owed) in status.legs.iter_mut().zip(owed) {
             (leg.owed_bytes, leg.owed_region_bytes) = (owed, owed);
         }
-        judge(&status, &Settings::default()).one_copy_bytes
+        let judged = judge(&status, &Settings::default());
+        assert_eq!(judged.one_copy_region_bytes, judged.one_copy_bytes, "nothing is exposed");
+        judged.one_copy_bytes
     };
     assert_eq!(owing([0, 0, GIB]), 0, "two legs hold everything");
     assert_eq!(owing([0, GIB, GIB]), GIB);

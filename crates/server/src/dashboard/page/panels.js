@@ -99,7 +99,7 @@ export function glance(status, recent, past) {
   const everything = alone > 0 && alone >= status.size_bytes;
   const bound = exposure.bound_bytes ? `of ${bytes(exposure.bound_bytes)}` : "";
   big("exposed", everything ? "everything" : bytes(alone));
-  set("exposed-bound", everything ? "" : alone > exposure.bytes ? "in regions that a leg owes" : bound);
+  set("exposed-bound", everything ? "" : status.one_copy_region_bytes > 0 ? `${bytes(status.one_copy_region_bytes)} of it in regions that a leg owes` : bound);
   known("exposed-more", [[time(exposure.age_ns), " old at most"], [time(exposure.bound_age_ns), " allowed"], [bytes(exposure.peak_bytes), " at the peak"]]);
   meter("exposed-bar", exposure.bytes / exposure.bound_bytes, exposure.throttling);
   meter("exposed-age-bar", exposure.age_ns / exposure.bound_age_ns, exposure.throttling);
