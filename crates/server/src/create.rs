@@ -47,6 +47,10 @@ use largest::Room;
 /// Minimum number of legs of a new volume.
 pub const LEGS_MIN: usize = 2;
 
+/// The word for a second leg that is to be added when the volume is served. Until then its slot is empty,
+/// as after a leg has been removed. A file of this name is `./missing`.
+pub const MISSING: &str = "missing";
+
 /// The size of a new volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VolumeSize {
@@ -92,7 +96,7 @@ pub struct CreateOptions {
     pub size: VolumeSize,
     /// The disk that becomes the first leg and keeps its content.
     pub adopt: Option<Adopt>,
-    /// The other legs, as on the command line. The first leg gets slot 0.
+    /// The other legs, as on the command line. The first leg gets slot 0. One of two may be [`MISSING`].
     pub legs: Vec<String>,
     /// The volume's name, possibly empty.
     pub name: String,

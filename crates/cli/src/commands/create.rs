@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use hemi_server::create::{Adopt, CreateError, CreateOptions, Spare, VolumeSize, create};
+use hemi_server::create::{Adopt, CreateError, CreateOptions, LEGS_MIN, Spare, VolumeSize, create};
 use hemi_units::Size;
 
 use crate::failure::{Failure, Kind};
@@ -23,6 +23,9 @@ use crate::failure::{Failure, Kind};
 ///
 /// --adopt makes a leg of a disk that has data, which stays where it is. hemi's metadata goes
 /// behind it, where its file system must have left room, or elsewhere (--metadata).
+///
+/// --leg missing, beside one other leg, makes a volume whose second leg comes later, while it is
+/// served (hemi leg add). Until then all data is on one drive.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +33,8 @@ Examples:
   hemi create --size 1T --leg stripe:/dev/nvme0n1,/dev/nvme1n1 --leg nbd://storage/db
   hemi create --leg /dev/nvme0n1p3 --leg /dev/sdb
   hemi create --adopt /dev/sdb1 --leg /dev/nvme0n1p3 --name home
-  hemi create --size 1G --leg a.img --leg b.img --wipe b.img")]
+  hemi create --size 1G --leg a.img --leg b.img --wipe b.img
+  hemi create --size 1T --leg /dev/sdb --leg missing --name home")]
 pub(crate) struct CreateArgs {
     /// Size of the volume, rounded down to a multiple of 4096 bytes; or `max`, the largest that all
     /// legs can hold [default: max; with --adopt, the largest that the adopted disk can hold].
@@ -49,8 +53,8 @@ pub(crate) struct CreateArgs {
 
     /// A leg: a path, stripe:PATH,PATH[,chunk=64K], end:PATH, external:PATH,metadata=PATH,
     /// nbd://HOST[:PORT]/[EXPORT], or nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through
-    /// TLS). Twice or more; the first
-    /// gets slot 0.
+    /// TLS). Twice or more; the first gets slot 0. One of two may be `missing`, to be added later
+    /// (hemi leg add).
     #[arg(long = "leg", value_name = "LEG", required = true)]
     legs: Vec<String>,
 
@@ -134,6 +138,9 @@ pub(crate) fn run(arguments: &CreateArgs) -> Result<()> {
         let legs: Vec<String> =
             created.legs.iter().map(|leg| format!("--leg {}", leg.path)).collect();
         writeln!(out, "{created}Serve it: hemi serve {}", legs.join(" "))?;
+        if legs.len() < LEGS_MIN {
+            writeln!(out, "Then add the missing leg: hemi leg add LEG")?;
+        }
     }
     Ok(())
 }
@@ -157,6 +164,7 @@ fn refused(error: CreateError) -> anyhow::Error {
         | CreateError::Adopt { .. }
         | CreateError::Spare { .. } => Kind::Refused,
         CreateError::LegCount(_)
+        | CreateError::Missing { .. }
         | CreateError::Spec(_)
         | CreateError::Layout(_)
         | CreateError::Name(_)

@@ -6,7 +6,7 @@ use hemi_engine::format::Layout;
 
 use super::largest::Room;
 use super::spare::{self, Share};
-use super::{CreateError, CreateOptions, LEGS_MIN, content};
+use super::{CreateError, CreateOptions, LEGS_MIN, MISSING, content};
 use hemi_engine::identifiers::LEGS_MAX;
 use hemi_io::blocking::BlockingLeg;
 use hemi_io::config::legs::LegSpec;
@@ -102,11 +102,14 @@ pub(super) fn candidates(options: &CreateOptions) -> Result<Vec<Candidate>, Crea
         }
         specs.push((text, spec));
     }
-    for text in &options.legs {
+    let (missing, named): (Vec<_>, Vec<_>) = options.legs.iter().partition(|leg| *leg == MISSING);
+    for text in named {
         specs.push((text.clone(), text.parse::<LegSpec>()?));
     }
-    if !(LEGS_MIN..=LEGS_MAX).contains(&specs.len()) {
-        return Err(CreateError::LegCount(specs.len()));
+    match (specs.len(), missing.len()) {
+        (LEGS_MIN..=LEGS_MAX, 0) | (1, 1) => {}
+        (legs, 0) => return Err(CreateError::LegCount(legs)),
+        (legs, missing) => return Err(CreateError::Missing { legs, missing }),
     }
     for wipe in &options.wipe {
         let named = specs.iter().any(|(text, spec)| {

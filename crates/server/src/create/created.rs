@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::VolumeSize;
+use super::{LEGS_MIN, VolumeSize};
 use super::candidate::Candidate;
 use super::format::Plan;
 use hemi_io::leg::apart::MetadataPlace;
@@ -115,6 +115,12 @@ impl fmt::Display for Created {
                     path.display()
                 )?;
             }
+        }
+        if self.legs.len() < LEGS_MIN {
+            writeln!(
+                formatter,
+                "  the second leg is missing: until it is added and filled, all data is on leg 0 alone"
+            )?;
         }
         for leg in self.legs.iter().filter(|leg| leg.metadata.is_some()) {
             writeln!(

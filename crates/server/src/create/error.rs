@@ -8,7 +8,7 @@ use hemi_engine::format::LayoutError;
 use hemi_engine::format::superblock::NameError;
 use hemi_engine::identifiers::LEGS_MAX;
 
-use super::{LEGS_MIN, Share, twins};
+use super::{LEGS_MIN, MISSING, Share, twins};
 use hemi_io::config::legs::LegSpecError;
 use hemi_io::leg::OpenError;
 use hemi_io::probe::{Content, ProbeError, Use};
@@ -22,8 +22,23 @@ use hemi_units::Size;
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// There are too few or too many legs.
-    #[error("a volume has {LEGS_MIN} to {LEGS_MAX} legs, not {0}; name each with --leg")]
+    #[error(
+        "a volume has {LEGS_MIN} to {LEGS_MAX} legs, not {0}; name each with --leg, or a \
+         second one that comes later with --leg {MISSING}"
+    )]
     LegCount(usize),
+    /// Another leg than the second of two is to come later.
+    #[error(
+        "--leg {MISSING} keeps the place of the second of two legs, and {legs} other legs are named \
+         beside {missing} that are missing; name one leg and --leg {MISSING}, and add more later: \
+         hemi leg add"
+    )]
+    Missing {
+        /// The number of legs named.
+        legs: usize,
+        /// The number of legs missing.
+        missing: usize,
+    },
     /// A leg's name was not understood.
     #[error(transparent)]
     Spec(#[from] LegSpecError),

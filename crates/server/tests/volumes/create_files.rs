@@ -241,6 +241,12 @@ fn bad_requests_say_what_would_be_right() {
         &options(path, &["0", "1", "2", "3", "4", "5", "6", "7", "8"]),
         &["2 to 8 legs, not 9"],
     );
+    let missing = |legs: &[&str]| CreateOptions {
+        legs: legs.iter().map(|leg| (*leg).into()).collect(),
+        ..options(path, &[])
+    };
+    refused(&missing(&["missing", "missing"]), &["0 other legs", "2 that are missing"]);
+    refused(&missing(&["a", "b", "missing"]), &["2 other legs", "hemi leg add"]);
     refused(&options(path, &["a", "none/b"]), &["no directory", "none"]);
     refused(&options(path, &["a", "."]), &["is a directory; a leg is a regular file"]);
     let device =
