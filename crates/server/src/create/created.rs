@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{LEGS_MIN, VolumeSize};
 use super::candidate::Candidate;
 use super::format::Plan;
+use super::{LEGS_MIN, VolumeSize};
 use hemi_io::leg::apart::MetadataPlace;
 use hemi_io::probe::hex;
 use hemi_units::Size;
