@@ -9,6 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse as _, Response};
 use hemi_engine::histogram::{BUCKETS, LatencyHistogram, bucket_upper_bound};
 use hemi_engine::settings::Policy;
 use hemi_engine::status::{LegState, LegStatus};
@@ -24,8 +26,10 @@ use prometheus_client::registry::Registry;
 use super::api::VolumeStatus;
 use super::health::{Condition, Health};
 use super::hidden::HiddenStall;
-use super::volume::{Phase, Snapshot};
+use super::routes::refuse;
+use super::volume::{Phase, Refusal, RefusalKind, Snapshot};
 use crate::drive::{Drives, LegDrives};
+use format::Format;
 use hemi_io::probe::hex;
 
 mod drives;
@@ -54,6 +58,23 @@ pub(super) fn render(
     let mut text = String::with_capacity(32 << 10);
     encode(&mut text, &registry)?;
     Ok(text)
+}
+
+/// Answers a scrape with metrics that are encoded as OpenMetrics, in the format that it asks for.
+pub(super) fn answer(headers: &HeaderMap, encoded: Result<String, fmt::Error>) -> Response {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let format = Format::asked(accept);
+    match encoded {
+        Ok(text) => {
+            let about = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
+            (about, format.of(text)).into_response()
+        }
+        Err(error) => refuse(Refusal::new(
+            RefusalKind::Failed,
+            format!("the metrics could not be encoded: {error}"),
+            "Report it: this is a defect of hemi.",
+        )),
+    }
 }
 
 #[derive(Debug)]

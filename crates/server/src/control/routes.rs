@@ -33,7 +33,6 @@ use super::health::{self, Health};
 use super::history::History;
 use super::live::{self, Viewers};
 use super::metadata::{self, LostMetadata};
-use super::metrics::format::Format;
 use super::past::Past;
 use super::scrubs::{self, Scrubs};
 use super::view::volume_status;
@@ -508,20 +507,9 @@ async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Respo
 }
 
 async fn metrics_text(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let format = Format::asked(accept);
     let (hidden, _) = shared.past.figures();
-    match metrics::render(shared.volume.snapshot(), shared.status(), &shared.drives, hidden) {
-        Ok(text) => {
-            let about = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
-            (about, format.of(text)).into_response()
-        }
-        Err(error) => refuse(Refusal::new(
-            RefusalKind::Failed,
-            format!("the metrics could not be encoded: {error}"),
-            "Report it: this is a defect of hemi.",
-        )),
-    }
+    let (snapshot, status) = (shared.volume.snapshot(), shared.status());
+    metrics::answer(&headers, metrics::render(snapshot, status, &shared.drives, hidden))
 }
 
 /// Answers 200 while clients are served, with what is at risk, and 503 otherwise.

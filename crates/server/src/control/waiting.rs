@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use super::api::VolumeStatus;
 use super::connections;
 use super::health;
-use super::metrics::{self, format::Format};
+use super::metrics;
 use super::named;
 use super::routes::{health_of, refuse};
 use super::socket::{self, OwnedSocket, VolumeSocket};
@@ -187,18 +187,12 @@ async fn livez(State(said): State<Said>) -> Response {
     Json(serde_json::json!({ "live": true, "health": said.status().health })).into_response()
 }
 
-async fn metrics_text(State(said): State<Said>) -> Response {
+async fn metrics_text(State(said): State<Said>, headers: HeaderMap) -> Response {
     let status = said.status();
     let identity = Identity { name: status.name.clone(), ..Identity::default() };
     let snapshot = Arc::new(Snapshot::opening(identity, Vec::new()));
     let hidden = status.hidden;
-    match metrics::render(snapshot, status, &Drives::default(), hidden) {
-        Ok(text) => {
-            let about = [(header::CONTENT_TYPE, Format::Text.content_type())];
-            (about, Format::Text.of(text)).into_response()
-        }
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-    }
+    metrics::answer(&headers, metrics::render(snapshot, status, &Drives::default(), hidden))
 }
 
 async fn not_open(State(said): State<Said>) -> Response {
