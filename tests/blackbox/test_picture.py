@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import polars as pl
 import pytest
 
-from bench.picture import DARK, FOLDER, LIGHT, chosen, drawn, labels, seen
+from bench.picture import (
+    DARK,
+    FOLDER,
+    LIGHT,
+    beside,
+    chosen,
+    drawn,
+    labels,
+    seen,
+    text_width,
+    x_of,
+)
 
 ROOT = FOLDER.parents[1]
 
@@ -55,8 +67,28 @@ def test_the_picture_is_of_the_figures_beside_it(name: str, colours: object) -> 
     picture = (FOLDER / f"{name}.svg").read_text()
     assert picture == drawn(result, colours)  # type: ignore[arg-type]
     assert len(picture) < 60_000
-    texts = {element.text for element in ElementTree.fromstring(picture).iter()}
-    assert set(labels(*chosen(result))) <= texts
+    texts = [str(element.text) for element in ElementTree.fromstring(picture).iter()]
+    assert all(label in " ".join(texts) for label in labels(*chosen(result)))
+
+
+def test_labels_stand_where_what_they_say_is() -> None:
+    result = json.loads((FOLDER / "freeze.json").read_text())
+    mirror, hemi = chosen(result)
+    places = {
+        str(element.text): float(element.attrib["x"])
+        for element in ElementTree.fromstring(drawn(result, LIGHT)).iter()
+        if "x" in element.attrib
+    }
+    of_mirror, of_hemi = labels(mirror, hemi)
+    begin, end = (x_of(at) for at in mirror["frozen_seconds"])
+    for words in (of_mirror.split(": ")[0] + ":", of_mirror.split(": ")[1]):
+        assert begin < places[words] < places[words] + text_width(words) < end, "in the band"
+    spike = x_of(max(hemi["longest_ms"], key=lambda point: point[1])[0])
+    assert places[of_hemi] <= spike <= places[of_hemi] + text_width(of_hemi), "at its spike"
+    for second in (0.0, 3.4, 9.9, 10.1, 15.0, 19.9, 20.1, 29.9):
+        at = beside(x_of(second), 190, (10, 20))
+        edges = [x_of(edge) for edge in (0, 10, 20, 30)]
+        assert any(low < at and at + 190 < high for low, high in pairwise(edges)), second
 
 
 def readme() -> str:
