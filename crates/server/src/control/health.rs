@@ -483,7 +483,10 @@ fn exposure(status: &VolumeStatus, inside: &[&LegStatus], found: &mut Findings) 
             };
             let why = match exposure.mode {
                 ExposureMode::FallBehind => "exposure mode fall-behind lets it grow",
-                ExposureMode::Throttle => "the leg that owes it does not answer",
+                ExposureMode::Throttle if inside.iter().any(|leg| !answers(leg)) => {
+                    "the leg that owes it does not answer"
+                }
+                ExposureMode::Throttle => "the leg that owes it is slower than clients write",
             };
             let text =
                 format!("Exposure is past its bound of {bound}, since {why}: {}.", exposed(status));

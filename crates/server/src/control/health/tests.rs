@@ -142,8 +142,8 @@ const ROWS: [Row; 19] = [
             (status.exposure.bytes, status.exposure.age_ns) = (65 * MIB, SECOND);
             status.converged = false;
         },
-        text: "Exposure is past its bound of 64 MiB, since the leg that owes it does not answer: 65 MiB of \
-               the last 1 s are on one leg only.",
+        text: "Exposure is past its bound of 64 MiB, since the leg that owes it is slower than clients write: \
+               65 MiB of the last 1 s are on one leg only.",
         brief: "exposure past its bound",
         one_copy_bytes: 65 * MIB,
         alike: false,
@@ -381,6 +381,22 @@ fn a_silent_leg_that_alone_holds_regions_makes_their_readers_wait() {
         silent.map(|risk| &*risk.text),
         Some("ssd (leg 0) has not answered: it alone holds 1 GiB, and reads of them wait.")
     );
+}
+
+#[test]
+fn exposure_past_its_bound_blames_the_leg_for_what_it_does() {
+    let mut status = volume();
+    (status.exposure.bytes, status.exposure.age_ns) = (MIB, 6 * SECOND);
+    status.legs[1].owed_bytes = MIB;
+    let text = |status: &VolumeStatus| judge(status, &Settings::default()).summary.text;
+    let past = "Exposure is past its bound of 5 s, since the leg that owes it";
+    let slow = format!("{past} is slower than clients write: ");
+    assert!(text(&status).starts_with(&slow), "{}", text(&status));
+    status.legs[1].state = LegState::Frozen;
+    let judged = judge(&status, &Settings::default());
+    let said = judged.risks.iter().find(|risk| risk.condition == Condition::ExposurePastBound);
+    let silent = format!("{past} does not answer: ");
+    assert!(said.is_some_and(|risk| risk.text.starts_with(&silent)), "{said:?}");
 }
 
 #[test]
