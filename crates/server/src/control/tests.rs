@@ -417,6 +417,11 @@ fn work_under_way_says_when_it_will_end() {
     assert!(near(status.scrub.remaining_ns, 28_000_000_000), "{:?}", status.scrub);
     assert_eq!(status.scrub.permille, Some(125));
     assert_eq!(status.legs[0].remaining_ns, None, "it owes nothing");
+    served.change(|snapshot| snapshot.no_session = vec![(1, "no route to host".into())]);
+    let (_, text) = served.get("/v1/status");
+    let status: super::api::VolumeStatus =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(status.legs[1].progress_permille, None, "nothing goes to it");
 }
 
 #[test]

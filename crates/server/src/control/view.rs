@@ -100,6 +100,11 @@ pub fn volume_status(
         let mut reasons = snapshot.no_session.iter();
         shown.no_session =
             reasons.find(|(slot, _)| *slot == leg.leg).map(|(_, reason)| reason.to_string());
+        if shown.no_session.is_some() {
+            // Nothing goes to it.
+            shown.progress_permille = None;
+            (shown.remaining_ns, shown.drain_bytes_per_s) = (None, None);
+        }
         view.legs.push(shown);
     }
     view
