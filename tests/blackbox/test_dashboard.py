@@ -125,6 +125,80 @@ def test_what_is_not_told_is_not_known(page: Browser) -> None:
 
 
 @needs_browser
+def test_axes_have_round_marks(page: Browser) -> None:
+    with Fake(Scene("safe")) as server:
+        page.open(server.address)
+        say(page, "healthy")
+        marks = page.evaluate(
+            "(async () => { const of = (name) => import(document.querySelector("
+            "`link[href$='${name}.js']`).href); const [{ steps, tick }, { bytes, time }] = "
+            "await Promise.all([of('chart'), of('format')]); "
+            "const all = (steps, show) => steps.flatMap((step) => [1, 2, 3].map((times) => "
+            "show(step * times))); return { bytes: all(steps.bytes.slice(0, 50), bytes), "
+            "time: all(steps.time, time), seconds: tick(5, 1), minutes: tick(60, 60) }; })()"
+        )
+        # Halves of a power of two are exact in two digits.
+        assert all(re.fullmatch(r"(\d+|1\.5) ([KMGTP]i)?B", mark) for mark in marks["bytes"])
+        assert all(re.fullmatch(r"\d+(\.5)? \S+( \d+ \S+)?", mark) for mark in marks["time"]), marks
+        assert re.fullmatch(r"\d\d:\d\d:05", marks["seconds"])
+        assert re.fullmatch(r"\d\d:\d1", marks["minutes"])
+        assert page.text(".zone") not in ("", "local time")
+
+
+@needs_browser
+def test_the_first_status_has_a_rate(page: Browser) -> None:
+    class First(Scene):
+        def status(self) -> dict[str, object]:
+            status = super().status()
+            for kind in ("reads", "writes"):
+                status["clients"][kind]["recent"]["count"] = 1500
+            # No second status follows, from which a rate could be told.
+            return {**status, "at_ms": int(self.begun * 1000), "recent_ns": 10_000_000_000}
+
+    with Fake(First("safe")) as server:
+        page.open(server.address)
+        say(page, "healthy")
+        assert page.text("#iops") == "300"
+
+
+@needs_browser
+def test_what_is_not_known_of_a_drive_is_in_no_other_column(page: Browser) -> None:
+    class Virtual(Scene):
+        def status(self) -> dict[str, object]:
+            status = super().status()
+            why = "smartctl: Unable to detect device type"
+            drive = {"kind": "virtual", "model": None, "serial": "S-1", "why_unknown": why}
+            status["legs"][0].update(drive=drive, verdict=None)
+            return status
+
+    with Fake(Virtual("safe")) as server:
+        page.open(server.address)
+        say(page, "healthy")
+        page.until("document.querySelectorAll('#drives tbody td').length > 0")
+        row = page.evaluate(
+            "[...document.querySelector('#drives tbody tr').cells].map((one) => one.innerText)"
+        )
+        assert row[1:3] == ["a virtual disk", "S-1"], row
+        assert row[-1] == "nothing unusual; smartctl: Unable to detect device type"
+
+
+@needs_browser
+def test_nothing_is_filled_that_is_away(page: Browser) -> None:
+    class Away(Scene):
+        def status(self) -> dict[str, object]:
+            status = super().status()
+            status["legs"][1].update(owed_bytes=2 << 30, owed_region_bytes=2 << 30)
+            return status
+
+    with Fake(Away("out")) as server:
+        page.open(server.address)
+        say(page, "degraded")
+        work = page.text("#work")
+        assert "Nothing goes to hdd" in work and "2 GiB are owed" in work, work
+        assert "Rebuild" not in work and "time left" not in work
+
+
+@needs_browser
 def test_words_of_others_are_text(page: Browser) -> None:
     class Hostile(Scene):
         def status(self) -> dict[str, object]:

@@ -59,7 +59,16 @@ export const timeAxis = (isShown) => ({
   values: isShown ? (_, splits, __, ___, step) => splits.map((at) => tick(at, step)) : () => [],
 });
 
-function tick(at, step) {
+const decimal = [...Array(19).keys()].flatMap((power) => [1, 2, 5].map((one) => one * 10 ** power));
+/** Steps of an axis, round in the unit of its marks: of counts, of bytes in units of 1024, and of times. */
+export const steps = {
+  count: decimal,
+  bytes: [...Array(61).keys()].map((power) => 2 ** power),
+  time: [...decimal.filter((step) => step <= 1e10), ...[15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400].map((seconds) => seconds * 1e9)],
+};
+
+/** Returns a time of day for an axis whose marks are so many seconds apart. */
+export function tick(at, step) {
   const date = new Date(at * 1000);
   if (step >= 86400) return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
   const options = { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }) };

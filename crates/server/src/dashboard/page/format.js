@@ -63,6 +63,7 @@ export function permille(value) {
 }
 
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const ZONE = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 
 /** Returns the time of day of unix milliseconds, with the day unless it is today. */
@@ -72,6 +73,9 @@ export function clock(milliseconds) {
   const isToday = at.toDateString() === new Date().toDateString();
   return isToday ? CLOCK.format(at) : `${DAY.format(at)}, ${CLOCK.format(at)}`;
 }
+
+/** Returns the time zone of times of day. */
+export const zone = () => ZONE.formatToParts().find((part) => part.type === "timeZoneName").value;
 
 /** Returns the day of unix milliseconds, with its year. */
 export function day(milliseconds) {

@@ -1,7 +1,7 @@
 // The lanes: a leg's latency, freezes and debt over time, with the clients' latency on the same axis; and the
 // charts of the clients below them.
 
-import { Chart, axis, colour, decades, decadesAround, faint, hatch, legColour, legTint, positive, timeAxis } from "./chart.js";
+import { Chart, axis, colour, decades, decadesAround, faint, hatch, legColour, legTint, positive, steps, timeAxis } from "./chart.js";
 import { UNKNOWN, bytes, count, flow, mark, permille, time } from "./format.js";
 import { nameOf, stateOf } from "./state.js";
 
@@ -91,7 +91,7 @@ class Lane {
       },
       axes: [
         timeAxis(true), axis("ns", mark, { splits: decades }),
-        axis("debt", bytes, { side: 1, grid: { show: false }, size: 66, stroke: () => colour("debt-ink"), splits: () => (lanes.most > 1 ? [0, lanes.most / 2, lanes.most] : []) }),
+        axis("debt", bytes, { side: 1, grid: { show: false }, size: 66, stroke: () => colour("debt-ink"), incrs: steps.bytes, space: 30, filter: (_, splits) => splits.map((owed) => (lanes.most > 1 && owed <= lanes.most ? owed : null)) }),
       ],
       series: [
         {},
@@ -169,7 +169,8 @@ const LINE = { width: 1.5, points: { show: false } };
 
 /** Returns the charts of what clients get, each with the columns that it draws. */
 export function clientCharts() {
-  const linear = (show, least = 1) => ({ scales: { y: { range: (_, __, high) => [0, Math.max(least, high * 1.1)] } }, axes: [timeAxis(true), axis("y", show)] });
+  // Few enough marks for each to be exact in three digits.
+  const linear = (show, incrs, least = 1) => ({ scales: { y: { range: (_, __, high) => [0, Math.max(least, high * 1.1)] } }, axes: [timeAxis(true), axis("y", show, { incrs, space: 30 })] });
   const pair = () => [{}, { ...LINE, stroke: colour("series-a"), fill: faint(colour("series-a"), 0.1) }, { ...LINE, stroke: colour("series-b"), dash: [6, 3] }];
   const range = { low: 1e4, high: 1e8 };
   return [
@@ -186,27 +187,27 @@ export function clientCharts() {
       },
     },
     {
-      chart: new Chart("Requests a second", [{ label: "reads/s", show: count }, { label: "writes/s", show: count }], () => ({ ...linear(count), series: pair() })),
+      chart: new Chart("Requests a second", [{ label: "reads/s", show: count }, { label: "writes/s", show: count }], () => ({ ...linear(count, steps.count), series: pair() })),
       columns: ({ clients }) => [clients.reads, clients.writes],
     },
     {
-      chart: new Chart("Throughput", [{ label: "read", show: flow }, { label: "written", show: flow }], () => ({ ...linear(flow, 1 << 20), series: pair() })),
+      chart: new Chart("Throughput", [{ label: "read", show: flow }, { label: "written", show: flow }], () => ({ ...linear(flow, steps.bytes, 1 << 20), series: pair() })),
       columns: ({ clients }) => [clients.read_bytes, clients.written_bytes],
     },
     {
       chart: new Chart("Requests in flight", [{ label: "in flight", show: count }, { label: "time writers are held back", show: permille }], () => ({
-        ...linear(count),
+        ...linear(count, steps.count),
         scales: { y: { range: (_, __, high) => [0, Math.max(1, high * 1.1)] }, share: { range: [0, 1000] } },
         series: [{}, { ...LINE, stroke: colour("series-a"), fill: faint(colour("series-a"), 0.1) }, { ...LINE, scale: "share", stroke: colour("freeze"), fill: faint(colour("freeze"), 0.2) }],
       })),
       columns: ({ clients, exposure }) => [clients.in_flight, exposure.throttled_permille],
     },
     {
-      chart: new Chart("On one leg only", [{ label: "exposed", show: bytes }], () => ({ ...linear(bytes, 1 << 20), series: pair().slice(0, 2) })),
+      chart: new Chart("On one leg only", [{ label: "exposed", show: bytes }], () => ({ ...linear(bytes, steps.bytes, 1 << 20), series: pair().slice(0, 2) })),
       columns: ({ exposure }) => [exposure.bytes],
     },
     {
-      chart: new Chart("Age of what is on one leg only", [{ label: "oldest", show: time }], () => ({ ...linear(time, 1e9), series: pair().slice(0, 2) })),
+      chart: new Chart("Age of what is on one leg only", [{ label: "oldest", show: time }], () => ({ ...linear(time, steps.time, 1e9), series: pair().slice(0, 2) })),
       columns: ({ exposure }) => [exposure.age_ns],
     },
   ];

@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { Changes } from "./actions.js";
 import { Lanes, clientCharts } from "./lanes.js";
 import { Heat, Regions } from "./maps.js";
+import { zone } from "./format.js";
 import * as panels from "./panels.js";
 import { Events, POINTS, Past } from "./state.js";
 
@@ -15,6 +16,8 @@ const REGIONS_EVERY_MS = 2000;
 const EVENT_PAGES_MAX = 50;
 const EVENT_PAGE = 500;
 const LINKS = { live: "live", poll: "live, every second", lost: "no answer", closed: "not open", wait: "connecting" };
+
+for (const place of document.querySelectorAll(".zone")) place.textContent = zone();
 
 const lanes = new Lanes(byId("lanes"));
 const clients = clientCharts();

@@ -1,6 +1,6 @@
 // Two maps drawn by hand on a canvas: latencies over time as heat, and the volume's regions.
 
-import { colour, faint, legColour, legTint } from "./chart.js";
+import { colour, decades, faint, legColour, legTint, steps as roundSteps, tick } from "./chart.js";
 import { nameOf } from "./state.js";
 import { bytes, clock, count, mark, permille, time } from "./format.js";
 
@@ -130,20 +130,23 @@ export class Heat extends Picture {
     const { times, bounds_ns: bounds } = this.heat;
     pen.fillStyle = colour("ink-2");
     pen.textAlign = "right";
-    let last = Infinity;
-    for (let row = 0; row < rows; row += 1) {
-      const y = high - (row + 1) * cell.height;
-      if (last - y < 24) continue;
-      last = y;
-      if (bounds[row] === null) continue;
-      pen.fillText(mark(bounds[row]), LEFT - 8, y + 4);
+    // A row ends at its bound, and the last has none.
+    const known = bounds.filter((bound) => bound !== null);
+    const rowsUp = (value) => {
+      const row = known.findIndex((bound) => bound >= value);
+      return row + (row > 0 ? Math.log(value / known[row - 1]) / Math.log(known[row] / known[row - 1]) : 1);
+    };
+    for (const value of decades(null, null, known[0], known.at(-1))) {
+      const y = high - rowsUp(value) * cell.height;
+      pen.fillText(mark(value), LEFT - 8, y + 4);
       pen.fillRect(LEFT - 4, y, 4, 1);
     }
     pen.textAlign = "center";
-    const marks = Math.max(2, Math.floor(width / 110));
-    for (let mark = 0; mark < marks; mark += 1) {
-      const share = (mark + 0.5) / marks;
-      pen.fillText(clock(times[Math.floor(share * times.length)]), LEFT + share * width, HEAT_HEIGHT - 6);
+    const [first, last] = [times[0] / 1000, times.at(-1) / 1000];
+    const step = roundSteps.time.find((step) => step >= 1e9 && (step / 1e9) * width >= 90 * (last - first)) / 1e9;
+    const shift = new Date().getTimezoneOffset() * 60;
+    for (let at = Math.ceil((first - shift) / step) * step + shift; at <= last; at += step) {
+      pen.fillText(tick(at, step), LEFT + ((at - first) / (last - first || 1)) * width, HEAT_HEIGHT - 6);
     }
   }
 
@@ -171,7 +174,7 @@ export class Regions extends Picture {
     this.names = {};
     this.key = document.createElement("p");
     this.key.className = "key";
-    figure.append(this.key);
+    figure.prepend(this.key);
   }
 
   /** Returns how many cells there is room for. */

@@ -1,7 +1,7 @@
 // The parts of the page that are text: the sentence, the figures at a glance, work, events, drives.
 
 import { legTint } from "./chart.js";
-import { UNKNOWN, bytes, clock, count, day, flow, permille, time } from "./format.js";
+import { UNKNOWN, bytes, clock, count, day, flow, permille, time, zone } from "./format.js";
 import { SEVERITIES, nameOf, stateOf, summaryOf } from "./state.js";
 
 const byId = (id) => document.getElementById(id);
@@ -97,14 +97,19 @@ export function glance(status, recent, past) {
   // Exposure counts what legs owe exactly. Regions that a leg owes, and a volume on one leg, come on top.
   const alone = status.one_copy_bytes ?? exposure.bytes;
   const everything = alone > 0 && alone >= status.size_bytes;
+  const owed = status.one_copy_region_bytes ?? 0;
+  const inRegions = `${owed === alone ? "" : `${bytes(owed)} of it `}in regions that a leg owes`;
   const bound = exposure.bound_bytes ? `of ${bytes(exposure.bound_bytes)}` : "";
   big("exposed", everything ? "everything" : bytes(alone));
-  set("exposed-bound", everything ? "" : status.one_copy_region_bytes > 0 ? `${bytes(status.one_copy_region_bytes)} of it in regions that a leg owes` : bound);
+  set("exposed-bound", everything ? "" : owed > 0 ? inRegions : bound);
   known("exposed-more", [[time(exposure.age_ns), " old at most"], [time(exposure.bound_age_ns), " allowed"], [bytes(exposure.peak_bytes), " at the peak"]]);
   meter("exposed-bar", exposure.bytes / exposure.bound_bytes, exposure.throttling);
   meter("exposed-age-bar", exposure.age_ns / exposure.bound_age_ns, exposure.throttling);
   const newest = (column) => column.findLast((value) => value !== null);
-  const { reads, writes } = recent.clients;
+  // Between two statuses a rate is exact. Of the first one the newest seconds are known as a whole.
+  const ofLast = (kind) => (status.recent_ns > 0 && status.clients?.[kind]?.recent ? [(status.clients[kind].recent.count * 1e9) / status.recent_ns] : []);
+  const ofKind = (kind) => (newest(recent.clients[kind]) === undefined ? ofLast(kind) : recent.clients[kind]);
+  const [reads, writes] = ["reads", "writes"].map(ofKind);
   const { read_bytes: read, written_bytes: written } = past.clients;
   const both = (one, other) => (newest(one) === undefined && newest(other) === undefined ? undefined : (newest(one) ?? 0) + (newest(other) ?? 0));
   big("iops", count(both(reads, writes)));
@@ -128,6 +133,11 @@ export function work(status) {
   }
   for (const leg of status.legs ?? []) {
     if (!(leg.owed_bytes > 0)) continue;
+    if (leg.state === "gone" || (leg.state === "out" && leg.out_reason !== "joining")) {
+      const where = leg.state === "gone" ? "its device or server cannot be reached" : "it is out";
+      rows.push({ key: `leg-${leg.leg}`, title: `Nothing goes to ${nameOf(leg)}`, done: null, share: where, detail: `${bytes(leg.owed_bytes)} are owed` });
+      continue;
+    }
     const fills = leg.out_reason === "joining" || leg.owed_region_bytes > 0;
     const done = leg.progress_permille ?? (fills && status.size_bytes ? 1000 - (leg.owed_bytes * 1000) / status.size_bytes : null);
     const detail = [`${bytes(leg.owed_bytes)} to go`, leg.drain_bytes_per_s && flow(leg.drain_bytes_per_s)];
@@ -146,11 +156,11 @@ export function work(status) {
     place.replaceChildren(...rows.map(({ key }) => make("div", { className: "job", id: `job-${key}` },
       make("h3"), make("p", { className: "share" }), make("progress", { max: 1000 }), make("p", { className: "fine" }))));
   }
-  for (const { key, title, done, left, detail } of rows) {
+  for (const { key, title, done, left, detail, share: said } of rows) {
     const [head, share, bar, fine] = byId(`job-${key}`).children;
     const isKnown = Number.isFinite(done);
     head.textContent = title;
-    share.textContent = `${isKnown ? permille(done) : ""}${Number.isFinite(left) ? `, ${time(left)} left` : ", time left not known"}`.replace(/^, /, "");
+    share.textContent = said ?? `${isKnown ? permille(done) : ""}${Number.isFinite(left) ? `, ${time(left)} left` : ", time left not known"}`.replace(/^, /, "");
     bar.hidden = !isKnown;
     if (isKnown) bar.value = done;
     bar.setAttribute("aria-label", title);
@@ -162,7 +172,7 @@ function lastScrub(last) {
   if (!last) return "";
   const finds = [last.mismatched_bytes > 0 && `${bytes(last.mismatched_bytes)} that differed`, last.unreadable_bytes > 0 && `${bytes(last.unreadable_bytes)} that a leg could not read`].filter(Boolean);
   const how = last.stopped ? "was stopped" : `found ${finds.join(" and ") || "no difference"}`;
-  return `The last scrub ended ${clock(last.at_ms)}, took ${time(last.took_ns)} and ${how}.`;
+  return `The last scrub ended ${clock(last.at_ms)} ${zone()}, took ${time(last.took_ns)} and ${how}.`;
 }
 
 const MARKS = { info: "·", notice: "○", warning: "△", critical: "■" };
@@ -193,6 +203,9 @@ export function events(list, least) {
   }));
 }
 
+/** Drives whose model is not known. */
+const KINDS = { hdd: "a hard disk", ssd: "an SSD", nvme: "an NVMe drive", network: "a network volume", virtual: "a virtual disk" };
+
 let drivesSaid = "";
 
 /** Shows what the legs lie on. */
@@ -210,11 +223,11 @@ export function drives(legs) {
     const kind = drive.rotational === true ? ", turns" : drive.rotational === false ? ", flash" : "";
     const end = Number.isFinite(drive.rated_end_at_ms) ? `, rated to ${day(drive.rated_end_at_ms)}` : "";
     const cells = [
-      drive.model ? `${drive.model}${kind}` : drive.why_unknown ?? UNKNOWN,
+      drive.model ? `${drive.model}${kind}` : KINDS[drive.kind] ?? UNKNOWN,
       drive.serial ? [drive.serial, drive.firmware].filter(Boolean).join(", ") : UNKNOWN,
       known(drive.temperature_celsius, (value) => `${value} °C`), known(drive.used_permille, (value) => permille(value) + end),
       known(drive.written_bytes, bytes), known(drive.power_on_hours, (hours) => time(hours * 3.6e12)),
-      known(drive.media_errors, count), leg.verdict === undefined ? UNKNOWN : leg.verdict?.text ?? "nothing unusual",
+      known(drive.media_errors, count), [leg.verdict === undefined ? UNKNOWN : leg.verdict?.text ?? "nothing unusual", drive.why_unknown].filter(Boolean).join("; "),
     ];
     const first = make("th", { scope: "row" }, swatch, nameOf(leg), make("small", { textContent: leg.path !== leg.name ? leg.path ?? "" : "" }));
     return make("tr", {}, first, ...cells.map((text) => make("td", { textContent: text, className: text === UNKNOWN ? "unknown" : "" })));
