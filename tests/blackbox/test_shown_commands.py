@@ -306,7 +306,7 @@ SCENES = {
     "README.md": Scene(),
     "docs/commands/config.md": Scene(prepare=config_page),
     "docs/commands/create.md": Scene(
-        {"nvme0n1p3": 20 * GIB, "sdb": 20 * GIB, "sdc": 20 * GIB, "sdd": 20 * GIB, "sde": 21 * GIB},
+        {name: 20 * GIB for name in ("nvme0n1p3", "sdb", "sdc", "sdd", "sdf")} | {"sde": 21 * GIB},
         prepare=create_page,
         before={"hemi create --adopt /dev/sdd --leg new.img --name": make_room},
     ),
