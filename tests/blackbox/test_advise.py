@@ -221,7 +221,7 @@ def test_wear_replacements_and_energy_are_counted(sandbox: Sandbox, load: Path) 
 def test_freezes_show_who_hides_them(load: Path, drives: tuple[Path, Path]) -> None:
     fast, _ = drives
     found = advice(load, "--candidates", fast, "--what-if", "freeze=2s/5m", "--p99.9", "50ms")
-    assert "of 2s each 5m" in found["asked"]["what_if"]["said"]
+    assert "of 2 s each 5 min" in found["asked"]["what_if"]["said"]
     listed = by_name(found)
     alone, pair = listed[str(fast)], listed[f"{fast} + {fast}"]
     assert alone["what_if"]["latency"]["max"] > 1.9

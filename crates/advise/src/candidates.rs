@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hemi_drives::preset::{Model, Preset, Purchase};
 use hemi_simulate::stock;
-use hemi_units::Size;
+use hemi_units::prose;
 use serde::Serialize;
 
 use crate::error::AdviseError;
@@ -192,8 +192,8 @@ impl Candidates {
         if drive.capacity < self.volume {
             let right = format!(
                 "a drive that holds the volume: it has {}, and {} are needed",
-                Size(drive.capacity),
-                Size(self.volume)
+                prose::bytes(drive.capacity),
+                prose::bytes(self.volume)
             );
             return Err(AdviseError::option("--have", have, right));
         }
@@ -221,7 +221,7 @@ impl Candidates {
         }
         let why = format!(
             "{count} would be needed to hold {}, more than the {WIDEST} of a stripe",
-            Size(bytes)
+            prose::bytes(bytes)
         );
         let name = drive.preset.name.clone();
         if !self.left_out.iter().any(|left| left.name == name) {

@@ -2,7 +2,8 @@
 //! as the drive.
 
 use hemi_drives::preset::{Model, PresetError};
-use hemi_units::{SECOND, Time};
+use hemi_units::SECOND;
+use hemi_units::prose::duration;
 
 use crate::advice::SystemAdvice;
 use crate::candidates::Candidates;
@@ -48,7 +49,7 @@ pub(crate) fn of(
         ));
     }
     if load.duration < SHORT {
-        let lasts = Time(load.duration / 1_000_000 * 1_000_000);
+        let lasts = duration(load.duration);
         said.push(format!(
             "Too short for days: the trace lasts {lasts}. Wear, energy and the work that drives \
              put off are drawn out from that, as if it went on so day and night."

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use hemi_drives::any::AnyDrive;
 use hemi_drives::faulty::{Faults, Faulty, Spell};
+use hemi_units::prose::duration;
 use hemi_units::{Instant, SECOND, Time};
 use serde::Serialize;
 
@@ -75,7 +76,7 @@ impl Placed {
         let (at, every) =
             if load.duration > period { (busiest % period, Some(period)) } else { (busiest, None) };
         let count = every.map_or(1, |every| (load.duration - at) / every + 1);
-        let (long, each) = (Time(length), named(period));
+        let (long, each) = (duration(length), named(period));
         let said = if every.is_some() {
             format!(
                 "One freeze of {long} each {each}, at the time of the trace's busiest {long}: \
@@ -105,7 +106,7 @@ impl Placed {
 fn named(period: u64) -> String {
     let names = [(SECOND, "second"), (60 * SECOND, "minute"), (HOUR, "hour"), (DAY, "day")];
     let name = names.into_iter().find(|&(length, _)| length == period);
-    name.map_or_else(|| Time(period).to_string(), |(_, name)| name.to_owned())
+    name.map_or_else(|| duration(period), |(_, name)| name.to_owned())
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use hemi_engine::status::LegState;
 use hemi_server::config::live::Setting;
 use hemi_server::control::api::{InjectedStalls, LastScrub, Latencies, LegStatus, VolumeStatus};
 use hemi_server::control::health::{self, Health};
-use hemi_server::control::quantities::{bytes, duration};
 use hemi_server::control::volume::Phase;
 use hemi_text::Plain;
+use hemi_units::prose::{bytes, counted, duration};
 
 mod drives;
 
@@ -109,7 +109,7 @@ fn client_table(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> Strin
     let mut text = format!(
         "clients   {} connected, {} in flight, {} failed\n",
         clients.connections.open,
-        count(u64::from(clients.requests), "request"),
+        counted(clients.requests, "request"),
         clients.failed
     );
     let recent = duration(status.recent_ns);
@@ -481,11 +481,6 @@ fn right_align(table: &mut Table, columns: impl std::ops::RangeBounds<usize>) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-}
-
-pub(crate) fn count(number: u64, thing: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {thing}{plural}")
 }
 
 #[cfg(test)]

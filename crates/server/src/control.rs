@@ -36,7 +36,6 @@ pub mod metrics;
 pub mod named;
 mod past;
 pub mod progress;
-pub mod quantities;
 mod routes;
 mod scrubs;
 mod service;

@@ -15,8 +15,8 @@ use std::fmt;
 use hemi_engine::histogram::{LatencyHistogram, bucket_upper_bound};
 use serde::{Deserialize, Serialize};
 
-use crate::control::quantities::duration;
 use crate::drive::DriveKind;
+use hemi_units::prose::duration;
 
 mod bars;
 mod past;

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::{LegError, Notice, OutReason};
-use hemi_units::{Instant, SECOND, Time};
+use hemi_units::{Instant, SECOND, prose};
 use rustix::io::Errno;
 
 use crate::control::volume::{LegIdentity, Noticed};
@@ -223,10 +223,14 @@ fn log(legs: &[LegIdentity], notice: Notice) {
         // These are logged at intervals.
         Notice::LegError { .. } => {}
         Notice::Frozen { leg, limit } => {
-            tracing::warn!(leg = name(leg), limit = %Time(limit), "frozen: an I/O outlived its limit");
+            tracing::warn!(
+                leg = name(leg),
+                limit = prose::duration(limit),
+                "frozen: an I/O outlived its limit"
+            );
         }
         Notice::Thawed { leg, duration } => {
-            tracing::info!(leg = name(leg), frozen = %Time(duration), "answers again");
+            tracing::info!(leg = name(leg), frozen = prose::duration(duration), "answers again");
         }
         Notice::Lagging { leg } => tracing::info!(leg = name(leg), "lags behind"),
         Notice::CaughtUp { leg } => tracing::info!(leg = name(leg), "has caught up"),

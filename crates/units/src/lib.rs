@@ -5,7 +5,7 @@
 //! and they take neither an allocator nor the standard library. With the feature `text`, [`Size`],
 //! [`Time`], [`Rate`] and [`Power`] are read from text and printed, by one grammar for command
 //! lines, configurations, presets and specs: `64MiB`, `32 GB`, `8.9 ms`, `1m 30s`, `100 MB/s`,
-//! `6.8 W`. What is printed reads back as the same value.
+//! `6.8 W`. What is printed reads back as the same value. [`prose`] has the same for sentences, rounded.
 //!
 //! ```
 //! # #[cfg(feature = "text")] {
@@ -30,6 +30,8 @@ extern crate std;
 mod extent;
 mod instant;
 mod operation;
+#[cfg(feature = "text")]
+pub mod prose;
 #[cfg(feature = "text")]
 mod text;
 

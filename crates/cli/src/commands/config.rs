@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use hemi_server::config::Config;
-use hemi_server::control::quantities::counted;
 use hemi_server::preflight;
+use hemi_units::prose::counted;
 
 use crate::failure::{Failure, Kind};
 

@@ -7,6 +7,7 @@ use clap::Args;
 use hemi_server::control::api::{self, VolumeStatus};
 use hemi_server::grow::{GrowError, GrowTo, grow};
 use hemi_units::Size;
+use hemi_units::prose::duration;
 
 use super::upgrade::{SERVE_TIME, served};
 use super::volume::VolumeArgs;
@@ -67,12 +68,12 @@ pub(crate) fn run(arguments: &GrowArgs) -> Result<()> {
             let what = format!("volume {} has not grown, and is served as before", after.name);
             return Err(Failure::error(Kind::Failed, what, &reason));
         }
-        let (name, pause) = (&after.name, report.pause_ns / 1_000_000);
+        let (name, pause) = (&after.name, duration(report.pause_ns));
         let (old, new) = (Size(before.size_bytes), Size(after.size_bytes));
         let rounded = rounded(arguments.size, new.0);
         writeln!(
             out,
-            "volume {name} has grown from {old} to {new}{rounded}; clients waited {pause} ms"
+            "volume {name} has grown from {old} to {new}{rounded}; clients waited {pause}"
         )?;
         Ok(())
     })

@@ -8,9 +8,9 @@ use clap::Args;
 use hemi_io::config::legs::{LegConfig, LegSpec, LegSpecError};
 use hemi_server::config::Config;
 use hemi_server::config::place::Place;
-use hemi_server::control::quantities::bytes;
 use hemi_server::promote::{LedgerAsked, PromotionPlan, PromotionReport, Stretch};
 use hemi_units::Time;
+use hemi_units::prose::bytes;
 
 use super::volume::LedgerArgs;
 use crate::failure::{Failure, Kind};

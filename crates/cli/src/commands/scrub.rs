@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use hemi_server::control::api::{self, VolumeStatus};
-use hemi_server::control::quantities::bytes;
 use hemi_server::differences::Known;
 use hemi_text::Plain;
+use hemi_units::prose::bytes;
 
 use super::leg::slot;
 use crate::client::{Client, Which};

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use hemi_server::control::api::{self, VolumeStatus};
 use hemi_server::control::volume::{HandoverReport, Phase};
+use hemi_units::prose::{counted, duration};
 
 use crate::client::{Client, Which};
 use crate::failure::{Failure, Kind};
@@ -120,18 +121,16 @@ pub(super) async fn served(
 
 /// Describes the result in words.
 fn said(before: &VolumeStatus, after: &VolumeStatus, report: &HandoverReport) -> String {
-    let plural = |count: u64| if count == 1 { "" } else { "s" };
     let mut text = format!(
-        "volume {}: hemi {} went on for hemi {}; {} client{} waited {} ms",
+        "volume {}: hemi {} went on for hemi {}; {} waited {}",
         after.name,
         after.version,
         before.version,
-        report.connections,
-        plural(report.connections),
-        report.pause_ns / 1_000_000,
+        counted(report.connections, "client"),
+        duration(report.pause_ns),
     );
     if report.cut > 0 {
-        text.push_str(&format!(", {} client{} cut off", report.cut, plural(report.cut)));
+        text.push_str(&format!(", {} cut off", counted(report.cut, "client")));
     }
     text
 }
@@ -155,7 +154,7 @@ mod tests {
         };
         assert_eq!(
             said(&status("1.0.0"), &status("1.1.0"), &report),
-            "volume db: hemi 1.1.0 went on for hemi 1.0.0; 3 clients waited 87 ms, 1 client cut off"
+            "volume db: hemi 1.1.0 went on for hemi 1.0.0; 3 clients waited 88 ms, 1 client cut off"
         );
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use hemi_server::control::api::{LegStatus, VolumeStatus};
-use hemi_server::control::quantities::bytes;
 use hemi_server::drive::{DriveStatus, date};
 use hemi_text::Plain;
+use hemi_units::prose::bytes;
 
 use super::{WIDTH, wrap};
 

@@ -11,10 +11,10 @@ use hemi_engine::status::LegState;
 use serde::{Deserialize, Serialize};
 
 use super::api::{LegStatus, OutReason, Risk, VolumeStatus};
-use super::quantities::{bytes, duration};
 use super::routes::SNAPSHOT_AGE_MAX;
 use super::volume::Phase;
 use crate::notices::{self, capital};
+use hemi_units::prose::{bytes, duration};
 
 /// [`SNAPSHOT_AGE_MAX`] in nanoseconds.
 const STATUS_AGE_MAX_NS: u64 = SNAPSHOT_AGE_MAX.as_nanos() as u64;

@@ -11,11 +11,11 @@ use hemi_engine::status::LegState;
 use hemi_units::{Extent, SECTOR_BYTES};
 
 use super::api::{LastScrub, Scrub};
-use super::quantities::bytes;
 use super::volume::{Refusal, RefusalKind, Snapshot};
 use crate::differences::Known;
 use crate::state;
 use hemi_io::clock::unix_ms;
+use hemi_units::prose::bytes;
 
 /// Extension of its file in the state directory.
 pub(crate) const EXTENSION: &str = "scrub";

@@ -10,11 +10,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::api::VolumeStatus;
 use super::health::{self, Health};
-use super::quantities::bytes;
 use super::routes::{SNAPSHOT_AGE_MAX, Shared};
 use super::volume::{Phase, Request};
 use crate::handover::store;
 use hemi_units::Time;
+use hemi_units::prose::bytes;
 
 /// Interval at which the status line for systemd is renewed, if it has changed.
 const STATUS_EVERY: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use hemi_advise::advice::{Advice, LegAdvice, Plain, SystemAdvice};
 use hemi_advise::judge::{Deciding, Verdict};
 use hemi_advise::known::Known;
-use hemi_units::Time;
+use hemi_units::prose::{bytes, counted, duration};
 
 use crate::commands::sim::time;
 
@@ -45,21 +45,20 @@ pub(super) fn advice(advice: &Advice, top: usize, now: SystemTime) -> String {
 
 fn head(advice: &Advice) -> String {
     let load = &advice.load;
-    let lasts = Time((load.duration * 1e9) as u64 / 1_000_000 * 1_000_000);
+    let lasts = duration((load.duration * 1e9) as u64);
     let mut text = format!(
         "{}: {} requests in {lasts}, {} reads of {} and {} writes of {}; simulated\n",
         load.file,
         count(load.requests),
         count(load.reads),
-        size(load.read_bytes as f64),
+        bytes(load.read_bytes),
         count(load.writes),
-        size(load.written_bytes as f64),
+        bytes(load.written_bytes),
     );
     let classes = load.classes.iter().take(3);
     let classes: Vec<String> =
         classes.map(|(class, share)| format!("{class} {:.0} %", share * 100.0)).collect();
-    let _ =
-        writeln!(text, "Mostly {}. Volume of {}.", classes.join(", "), size(load.volume as f64));
+    let _ = writeln!(text, "Mostly {}. Volume of {}.", classes.join(", "), bytes(load.volume));
     let asked = &advice.asked;
     let mut wanted = Vec::new();
     if let Some(p999) = asked.p999 {
@@ -69,7 +68,7 @@ fn head(advice: &Advice) -> String {
         wanted.push(format!("drives for at most {budget:.0} {}", asked.currency));
     }
     if let Some(exposure) = asked.exposure {
-        wanted.push(format!("exposure bound to {}", size(exposure as f64)));
+        wanted.push(format!("exposure bound to {}", bytes(exposure)));
     }
     if let Some(have) = &asked.have {
         wanted.push(format!("beside {have}, which is there"));
@@ -152,7 +151,7 @@ fn exposed(system: &SystemAdvice) -> String {
         return NONE.to_owned();
     }
     let peak = system.what_if.as_ref().map_or(0, |what_if| what_if.exposure_peak);
-    size(system.exposure_peak.max(peak) as f64)
+    bytes(system.exposure_peak.max(peak))
 }
 
 fn verdict(system: &SystemAdvice) -> &'static str {
@@ -261,7 +260,7 @@ fn leg_told(advice: &Advice, leg: &LegAdvice, now: SystemTime) -> String {
         "{drives}{}: {price}; busy {:.1} %; {} written a day",
         leg.preset,
         leg.busy * 100.0,
-        size(wear.written_a_day)
+        as_sold(wear.written_a_day)
     );
     if leg.flash_scale > 1 || wear.write_amplification > 1.0 {
         let _ = write!(said, ", amplified {:.2} times", wear.write_amplification);
@@ -271,14 +270,14 @@ fn leg_told(advice: &Advice, leg: &LegAdvice, now: SystemTime) -> String {
             let _ = write!(
                 said,
                 "; rated for {}, worn out {}",
-                size(endurance as f64),
+                as_sold(endurance as f64),
                 match date(years, now) {
                     far if far.starts_with('>') => format!("in {far}"),
                     date => date,
                 }
             );
             if wear.replacements > 0 {
-                let times = crate::text::count(wear.replacements.into(), "time");
+                let times = counted(wear.replacements, "time");
                 let _ = write!(said, ", replaced {times}");
             }
         }
@@ -353,8 +352,8 @@ fn count(number: u64) -> String {
     text
 }
 
-/// Returns a size in decimal units with three digits.
-fn size(bytes: f64) -> String {
+/// Returns a size in decimal units with three digits, as drives are sold and rated.
+fn as_sold(bytes: f64) -> String {
     let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     let found = units.into_iter().find(|(unit, _)| bytes >= *unit);
     let Some((unit, name)) = found else { return format!("{bytes:.0} B") };
@@ -374,7 +373,10 @@ mod tests {
     #[test]
     fn numbers_read_well() {
         assert_eq!([0, 999, 1000, 113_872].map(count), ["0", "999", "1,000", "113,872"]);
-        assert_eq!([0.0, 999.0, 4096.0, 3.2e9].map(size), ["0 B", "999 B", "4.10 kB", "3.20 GB"]);
+        assert_eq!(
+            [0.0, 999.0, 4096.0, 3.2e9].map(as_sold),
+            ["0 B", "999 B", "4.10 kB", "3.20 GB"]
+        );
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use hemi_server::control::api::{LegStatus, VolumeStatus};
-use hemi_server::control::quantities::bytes;
 use hemi_server::differences::Known;
 use hemi_server::inspect::Content;
 use hemi_text::Plain;
+use hemi_units::prose::bytes;
 use serde::Serialize;
 
 use super::range::ByteRange;

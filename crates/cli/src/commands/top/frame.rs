@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use hemi_engine::status::LegState;
 use hemi_server::control::api::{Latencies, LegStatus, VolumeStatus};
 use hemi_server::control::health::Health;
-use hemi_server::control::quantities::{bytes, duration};
 use hemi_server::control::volume::Phase;
+use hemi_units::prose::{bytes, duration};
 
 use super::line::{Line, Style, bar, sparkline};
 use crate::text;

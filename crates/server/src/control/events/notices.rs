@@ -8,9 +8,9 @@ use hemi_engine::io::{Notice, OutReason};
 use hemi_units::SECTOR_BYTES;
 
 use super::{Event, Severity};
-use crate::control::quantities::{bytes, duration};
 use crate::control::volume::{Noticed, Snapshot};
 use crate::notices::{capital, cause, label};
+use hemi_units::prose::{bytes, duration};
 
 /// Freezes of one leg that are reported individually within [`FOLD_MS`].
 const FREEZES_TOLD: u32 = 6;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{Event, Severity};
-use crate::control::quantities::{bytes, duration};
 use crate::control::scrubs::found;
 use crate::control::volume::{Refusal, RefusalKind, Request, Snapshot};
 use hemi_engine::command::ScrubRepair;
 use hemi_units::Extent;
+use hemi_units::prose::{bytes, duration};
 
 /// Returns the event of a request that was done or refused, with the time it took. `snapshot` was taken
 /// afterwards.

@@ -10,10 +10,10 @@ use super::notices::{Fold, NoticeEvents, of_leg};
 use super::{Event, Severity};
 use crate::control::api::VolumeStatus;
 use crate::control::health::{Health, Summary};
-use crate::control::quantities::{bytes, counted, duration};
 use crate::control::volume::{HandoverReport, Noticed, Phase, Snapshot};
 use crate::notices;
 use hemi_io::clock::unix_ms;
+use hemi_units::prose::{bytes, counted, duration};
 
 /// The kind of the events that report moves of authority.
 pub(in crate::control) const MOVED: &str = "authority-moved";

@@ -75,7 +75,7 @@ fn a_screen_has_what_matters() {
         "Every promise holds.",
         "  read            1000    90 µs   180 µs   360 µs     9 ms",
         "  write            500",
-        "exposure  ########......................  16 MiB of 64 MiB, 0 ns of 5 s",
+        "exposure  ########......................  16 MiB of 64 MiB, 0 s of 5 s",
         " 0 ssd   healthy",
         "2 MiB",
         "q quit  p pause  d detail  s sort  ? help",

@@ -1,4 +1,9 @@
-//! Sizes, durations and counts in sentences for people.
+//! Sizes, durations and counts in sentences and tables for people.
+//!
+//! They are rounded. What a program reads has the grammar of [`crate::Size`] and [`crate::Time`].
+
+use std::format;
+use std::string::String;
 
 /// Formats a size for a sentence: two or three digits, binary units.
 pub fn bytes(count: u64) -> String {
@@ -29,6 +34,9 @@ pub fn duration(nanoseconds: u64) -> String {
         ("h", 3600e9, 47.5),
         ("days", 86_400e9, f64::INFINITY),
     ];
+    if nanoseconds == 0 {
+        return String::from("0 s");
+    }
     if nanoseconds < 1000 {
         return format!("{nanoseconds} ns");
     }
@@ -70,7 +78,8 @@ mod tests {
             assert_eq!(bytes(count), text);
         }
         for (count, text) in [
-            (0, "0 ns"),
+            (0, "0 s"),
+            (999, "999 ns"),
             (1_500, "1.5 µs"),
             (20_000_000, "20 ms"),
             (3 * SECOND, "3 s"),
@@ -82,5 +91,11 @@ mod tests {
         ] {
             assert_eq!(duration(count), text);
         }
+    }
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        let texts = [0_u32, 1, 2].map(|count| counted(count, "leg"));
+        assert_eq!(texts, ["0 legs", "1 leg", "2 legs"]);
     }
 }
