@@ -411,7 +411,7 @@ fn refusals_have_their_exit_codes() {
     let error = place.refused(&["create", "--size", "32M", "--leg", "a", "--leg", "c"], 3);
     assert!(error.contains("\"db\"") && error.contains("--wipe a"), "{error}");
     place.refused(&["create", "--size", "32M", "--leg", "c"], 2);
-    place.refused(&["create", "--size", "33333", "--leg", "c", "--leg", "d"], 2);
+    place.refused(&["create", "--size", "3333", "--leg", "c", "--leg", "d"], 2);
     let error = place.refused(&["serve", "--leg", "a", "--control", "x"], 3);
     assert!(error.contains("promote"), "{error}");
     let error = place.refused(&["serve", "--leg", "a", "--leg", "b", "--volume", "x"], 3);
@@ -666,7 +666,7 @@ fn a_check_of_the_configuration_reports_what_the_machine_lacks() {
     ));
     let error = place.refused(&["config", "check", "db.toml"], 1);
     for part in [
-        "legs[1].path: there is no gone",
+        "legs[1].path: there is no file or device gone",
         "exports[0].tls: no-cert.pem",
         "control: a exists and is not a socket",
         "3 problems on this machine",

@@ -169,7 +169,7 @@ fn is_there(path: &Path, is_right: impl Fn(&std::fs::FileType) -> bool) -> Resul
     let shown = path.display();
     match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(format!("there is no {shown}"))
+            Err(format!("there is no file or device {shown}; check the path"))
         }
         Err(error) => Err(format!("{shown}: {error}")),
         Ok(found) if !is_right(&found.file_type()) => {

@@ -4,6 +4,7 @@
 //! then starts the threads of the reactor and of control. So every error is found before a
 //! client is let in.
 
+use hemi_units::prose::counted;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -150,10 +151,11 @@ pub enum ServeError {
     Reactor(io::Error),
     /// The engine halted while the volume was served.
     #[error(
-        "the device of {leg} is gone, and it alone decides {regions} regions that had not been \
+        "the device of {leg} is gone, and it alone decides {} that had not been \
          compared with another leg since the start; the volume is no longer served, and nothing has \
          been recorded as lost. Bring the device back and start again, or let another leg decide with \
-         hemi promote: it may lack what was acknowledged before the stop and not flushed"
+         hemi promote: it may lack what was acknowledged before the stop and not flushed",
+        counted(*regions, "region")
     )]
     Halted {
         /// Name of the leg.

@@ -1,5 +1,6 @@
 //! `hemi settle`: brings the legs up to the ledger.
 
+use hemi_units::prose::counted;
 use std::io::Write as _;
 
 use anyhow::Result;
@@ -54,11 +55,11 @@ fn told(report: &SettleReport) -> String {
     match &report.ledger {
         None => format!("The legs of volume {:?} rely on no ledger.", report.volume),
         Some(path) => format!(
-            "The legs of volume {:?} say all that the ledger {} said ({} regions had been written \
+            "The legs of volume {:?} say all that the ledger {} said ({} had been written \
              to since they were last flushed).",
             report.volume,
             path.display(),
-            report.touched_regions
+            counted(report.touched_regions, "region")
         ),
     }
 }

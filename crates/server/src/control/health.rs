@@ -541,20 +541,12 @@ fn given_up(status: &VolumeStatus, found: &mut Findings) {
             known.cloned().unwrap_or_else(|| LegStatus { leg, ..LegStatus::default() })
         })
         .collect();
-    let more = match given_up.uncertain_bytes {
-        0 => String::new(),
-        uncertain => format!(", and perhaps some in {} more", bytes(uncertain)),
-    };
-    let lacks = match given_up.lacks_bytes {
-        0 if given_up.uncertain_bytes == 0 => "none is known of".to_owned(),
-        0 => format!("none for certain{more}"),
-        lacks => format!("{} for certain{more}", bytes(lacks)),
-    };
     let (was, they) = if legs.len() == 1 { ("was", "it") } else { ("were", "they") };
     let text = format!(
         "This start gave up {}, which {was} missing (start_degraded): acknowledged writes that {they} alone \
-         held are lost, {lacks}.",
+         held are lost, {}.",
         list(&legs.iter().collect::<Vec<_>>()),
+        given_up.lost(),
     );
     found.add(Condition::GivenUp, "gave up a leg", text, None);
 }

@@ -3,6 +3,7 @@
 //! Something may overwrite a leg beneath hemi: a partition tool, a second system, a drive. The engine keeps
 //! all metadata in memory while it serves, so that it would notice at the next start only.
 
+use hemi_units::prose::counted;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -119,7 +120,7 @@ fn problem(report: &LegReport, volume: [u8; 16]) -> Option<String> {
     }
     let unknown = report.table.as_ref().map_or(0, |table| table.unknown.count());
     if unknown > 0 {
-        return Some(format!("its table says nothing of {unknown} regions"));
+        return Some(format!("its table says nothing of {}", counted(unknown, "region")));
     }
     let list = report.lost.as_ref().is_some_and(|lost| lost.extents.is_none());
     list.then(|| "its list of lost extents cannot be read".to_owned())

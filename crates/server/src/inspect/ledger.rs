@@ -3,6 +3,7 @@
 //! It is read without a lock, also while hemi serves the volume. If its parts do not agree then, it is
 //! reported as changing, not as damaged.
 
+use hemi_units::prose::counted;
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -345,7 +346,10 @@ impl LedgerContent {
             line(
                 f,
                 subject,
-                format_args!("leg {leg} decides {regions} regions, {touched} of them touched"),
+                format_args!(
+                    "leg {leg} decides {}, {touched} of them touched",
+                    counted(*regions, "region")
+                ),
             )?;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! A leg's report as text.
 
+use hemi_units::prose::counted;
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -193,9 +194,9 @@ impl TableView {
             f,
             "table",
             format_args!(
-                "{} regions in {} pages; slots: {} valid{}{}{}{}{}",
-                self.regions,
-                self.pages,
+                "{} in {}; slots: {} valid{}{}{}{}{}",
+                counted(self.regions, "region"),
+                counted(self.pages, "page"),
                 slots.valid,
                 Count(slots.torn, "interrupted"),
                 Count(slots.blank, "BLANK"),
@@ -245,8 +246,7 @@ impl Display for Count {
 }
 
 fn regions(runs: &Runs) -> String {
-    let plural = if runs.count() == 1 { "" } else { "s" };
-    format!("{} region{plural}: {runs}", runs.count())
+    format!("{}: {runs}", counted(runs.count(), "region"))
 }
 
 impl LostView {

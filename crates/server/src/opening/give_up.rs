@@ -6,6 +6,7 @@
 
 use hemi_engine::format::Membership;
 use hemi_engine::recovery::{Problem, Refusal, newest_of};
+use hemi_units::prose::bytes;
 use serde::{Deserialize, Serialize};
 
 use super::candidate::{Candidate, State};
@@ -25,6 +26,21 @@ pub struct GivenUp {
     pub lacks_bytes: u64,
     /// Bytes in the regions in which it may lack the newest writes.
     pub uncertain_bytes: u64,
+}
+
+impl GivenUp {
+    /// Returns how much is lost, as the end of a sentence.
+    pub(crate) fn lost(&self) -> String {
+        let more = match self.uncertain_bytes {
+            0 => String::new(),
+            uncertain => format!(", and perhaps some in {} more", bytes(uncertain)),
+        };
+        match self.lacks_bytes {
+            0 if self.uncertain_bytes == 0 => "none is known of".to_owned(),
+            0 => format!("none for certain{more}"),
+            lacks => format!("{} for certain{more}", bytes(lacks)),
+        }
+    }
 }
 
 /// The reason why missing legs were not given up.

@@ -7,7 +7,7 @@ use hemi_server::control::api::{LegStatus, VolumeStatus};
 use hemi_server::differences::Known;
 use hemi_server::inspect::Content;
 use hemi_text::Plain;
-use hemi_units::prose::bytes;
+use hemi_units::prose::{bytes, counted};
 use serde::Serialize;
 
 use super::range::ByteRange;
@@ -95,8 +95,7 @@ pub(super) fn text(status: &VolumeStatus, known: &Known, shown: &[Shown]) -> Str
         return text;
     }
     let total: u64 = shown.iter().map(|range| range.length_bytes).sum();
-    let places =
-        if shown.len() == 1 { "1 range".into() } else { format!("{} ranges", shown.len()) };
+    let places = counted(shown.len() as u64, "range");
     let _ = writeln!(text, "legs of {name} are known to differ in {places}, {}", bytes(total));
     for range in shown {
         let at = ByteRange { start: range.start_bytes, length: range.length_bytes };

@@ -6,7 +6,7 @@ use hemi_engine::status::LegState;
 use hemi_server::control::api::{Latencies, LegStatus, VolumeStatus};
 use hemi_server::control::health::Health;
 use hemi_server::control::volume::Phase;
-use hemi_units::prose::{bytes, duration};
+use hemi_units::prose::{bytes, counted, duration};
 
 use super::line::{Line, Style, bar, sparkline};
 use crate::text;
@@ -331,12 +331,12 @@ impl View {
         lines.push(Line::styled(Style::Bold, format!("leg {}  {}", leg.leg, leg.path)));
         let age = duration(leg.state_age_ns.unwrap_or(status.uptime_ns));
         lines.push(Line::plain(format!(
-            "  {} for {age}; {} freezes, {} in all, longest {}; {} errors",
+            "  {} for {age}; {}, {} in all, longest {}; {}",
             text::state(leg),
-            leg.freezes,
+            counted(leg.freezes, "freeze"),
             duration(leg.frozen_ns),
             duration(leg.longest_freeze_ns),
-            leg.errors
+            counted(leg.errors, "error")
         )));
         for (name, latencies, limit) in [
             ("read", &leg.reads, Some(leg.read_wait_limit_ns)),
@@ -362,10 +362,10 @@ impl View {
             bytes(leg.drained_bytes)
         )));
         lines.push(Line::plain(format!(
-            "  {} read, {} written; decides {} dirty regions",
+            "  {} read, {} written; decides {}",
             bytes(leg.read_bytes),
             bytes(leg.written_bytes),
-            leg.authority_regions
+            counted(leg.authority_regions, "dirty region")
         )));
         if let Some(reason) = &leg.no_session {
             lines.push(Line::styled(Style::Warning, format!("  no session: {reason}")));

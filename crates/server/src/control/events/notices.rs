@@ -10,7 +10,7 @@ use hemi_units::SECTOR_BYTES;
 use super::{Event, Severity};
 use crate::control::volume::{Noticed, Snapshot};
 use crate::notices::{capital, cause, label};
-use hemi_units::prose::{bytes, duration};
+use hemi_units::prose::{bytes, counted, duration};
 
 /// Freezes of one leg that are reported individually within [`FOLD_MS`].
 const FREEZES_TOLD: u32 = 6;
@@ -127,7 +127,8 @@ impl NoticeEvents {
                 |label| {
                     format!(
                         "The volume is no longer served: the device of {label} is gone, and it alone decides \
-                         {regions} regions that had not been compared since the start."
+                         {} that had not been compared since the start.",
+                        counted(regions, "region")
                     )
                 },
             )
@@ -175,20 +176,25 @@ impl NoticeEvents {
             if let Some((count, frozen)) = known.freezes.over(now_ms) {
                 let time = duration(frozen);
                 let event = of_leg(snapshot, leg, "freeze", Severity::Warning, |label| {
-                    format!("{label} froze {count} more times within a minute, for {time} in all.")
+                    format!(
+                        "{label} froze {} within a minute, for {time} in all.",
+                        counted(count, "more time")
+                    )
                 });
                 events.push(event.with("count", count).with("frozen_ns", frozen).at(now_ms));
             }
             if let Some((count, _)) = known.errors.over(now_ms) {
                 let event = of_leg(snapshot, leg, "errors", Severity::Warning, |label| {
-                    format!("{count} more I/Os of {label} failed within a minute.")
+                    format!("{} of {label} failed within a minute.", counted(count, "more I/O"))
                 });
                 events.push(event.with("count", count).at(now_ms));
             }
         }
         if let Some((count, sum)) = self.repaired.over(now_ms) {
             let text = format!(
-                "{count} more extents that a leg could not read were rewritten within a minute, {} in all.",
+                "{} that a leg could not read {} rewritten within a minute, {} in all.",
+                counted(count, "more extent"),
+                if count == 1 { "was" } else { "were" },
                 bytes(sum)
             );
             let event = Event::new("repaired", Severity::Notice, text).with("count", count);

@@ -227,9 +227,8 @@ fn begun(snapshot: &Snapshot, before: Before, now_ms: u64) -> Event {
         severity = Severity::Warning;
         text.push_str(&format!(
             " Missing legs were given up (start_degraded): acknowledged writes that they alone held are \
-             lost, {} for certain and perhaps some in {} more.",
-            bytes(given_up.lacks_bytes),
-            bytes(given_up.uncertain_bytes)
+             lost, {}.",
+            given_up.lost()
         ));
     }
     Event::new("started", severity, text)

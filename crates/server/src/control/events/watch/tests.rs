@@ -50,8 +50,8 @@ fn a_start_without_a_leg_is_a_warning() {
     });
     assert_eq!(without.severity, Severity::Warning);
     let words = "on 1 of 2 legs, after a stop. Missing is: hdd (leg 1). Missing legs were given up \
-                 (start_degraded): acknowledged writes that they alone held are lost, 0 B for certain and \
-                 perhaps some in 4 KiB more.";
+                 (start_degraded): acknowledged writes that they alone held are lost, none for certain, \
+                 and perhaps some in 4 KiB more.";
     assert!(without.text.ends_with(words), "{}", without.text);
     let detached = started(|snapshot| {
         let leg = &mut snapshot.status.legs[1];
