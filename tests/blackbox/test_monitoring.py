@@ -44,6 +44,9 @@ ACCEPTED = {
 
 Labels = dict[str, set[str]]
 
+#: Metrics that Prometheus makes itself, and that `hemi exporter` adds (test_exporter.py).
+ELSEWHERE: Labels = {"up": {"job"}, "hemi_up": {"volume", "control"}}
+
 
 def expressions_of_rules() -> Iterator[tuple[str, str]]:
     """Yields each rule's expression and the text of its annotations.
@@ -129,8 +132,7 @@ def scraped() -> Iterator[dict[str, tuple[str, str]]]:
 @pytest.fixture(scope="module")
 def served(scraped: dict[str, tuple[str, str]]) -> Labels:
     """Returns the metrics and their labels."""
-    # Prometheus makes `up` itself.
-    return labels_of(scraped["*/*"][1]) | {"up": {"job"}}
+    return labels_of(scraped["*/*"][1]) | ELSEWHERE
 
 
 def test_metrics_are_in_the_format_that_was_asked_for(
@@ -139,7 +141,7 @@ def test_metrics_are_in_the_format_that_was_asked_for(
     for accept, (kind, text) in scraped.items():
         assert kind == ACCEPTED[accept], accept
         assert text.endswith("# EOF\n") == kind.startswith("application/"), accept
-        assert labels_of(text) | {"up": {"job"}} == served, accept
+        assert labels_of(text) | ELSEWHERE == served, accept
 
 
 def test_prometheus_understands_the_metrics(scraped: dict[str, tuple[str, str]]) -> None:

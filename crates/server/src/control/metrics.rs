@@ -34,6 +34,7 @@ use hemi_io::probe::hex;
 
 mod drives;
 pub(super) mod format;
+pub mod merged;
 
 /// Encodes the metrics as OpenMetrics text.
 ///
@@ -481,7 +482,8 @@ mod tests {
     fn the_documentation_lists_every_metric() {
         let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
         let listed = std::fs::read_to_string(&page).expect("docs/metrics.md is in the tree");
-        let text = rendered();
+        let up = merged::up(&[]).unwrap_or_else(|error| panic!("{error}"));
+        let text = rendered() + &up;
         let mut count = 0;
         for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let (name, kind) = line.split_once(' ').expect("a TYPE line has a name and a kind");
