@@ -329,6 +329,7 @@ SCENES = {
         prepare=load_page,
         excuse="the engine itself was late",
     ),
+    "docs/commands/exporter.md": Scene(),
     "docs/commands/monitor.md": Scene(),
     "docs/commands/promote.md": Scene({**DEVICES, "sdd": 80 * MIB}, prepare=forsaken_leg),
     "docs/commands/scrub.md": Scene(

@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Dashboard(commands::dashboard::DashboardArgs),
     Events(commands::events::EventsArgs),
     Monitor(commands::monitor::MonitorArgs),
+    Exporter(commands::exporter::ExporterArgs),
     Top(commands::top::TopArgs),
     List(commands::list::ListArgs),
     Set(commands::set::SetArgs),

@@ -17,13 +17,16 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use hemi_server::control::api::ErrorBody;
-use hemi_server::control::named::{Answerer, VOLUME_HEADER, ask, header_value};
+use hemi_server::control::named::{Answerer, VOLUME_HEADER, ask, header_name, header_value};
 use hemi_server::control::socket::{VolumeSocket, check_path, run_directories};
 
 use crate::failure::{Failure, Kind};
 
 /// The longest that a read of the API may take. Changes may take as long as a drain.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The formats that answers are read in.
+const ACCEPT: &str = "application/json, application/openmetrics-text; version=1.0.0";
 
 /// The volume that a command is for.
 #[derive(Clone, Debug, Default, Args)]
@@ -297,6 +300,22 @@ impl Client {
         })
     }
 
+    /// Gets the metrics as OpenMetrics, with the volume's name. The caller limits the time.
+    pub(crate) async fn metrics(&self) -> Result<(Option<String>, String)> {
+        let response = self.send(Method::GET, "/metrics", Bytes::new()).await?;
+        let name = response.headers().get(VOLUME_HEADER).and_then(header_name);
+        let text = String::from_utf8(body(response).await?.into());
+        let text = text.with_context(|| {
+            format!("the answer of {} to /metrics is not text", self.socket.display())
+        })?;
+        Ok((name, text))
+    }
+
+    /// Returns true if something else than a control socket answers here, such as an NBD export. Blocks.
+    pub(crate) fn meets_another(&self) -> bool {
+        BlockingStream::connect(&self.socket).is_ok_and(|again| ask(&again) == Answerer::Other)
+    }
+
     /// Requests a change and waits until it is done.
     pub(crate) async fn post(&self, path: &str, request: &impl Serialize) -> Result<()> {
         let sent = serde_json::to_vec(request).context("the request cannot be written as JSON")?;
@@ -344,6 +363,7 @@ impl Client {
             .method(method)
             .uri(path)
             .header("host", "hemi")
+            .header("accept", ACCEPT)
             .header("content-type", "application/json");
         if let Some(volume) = &self.volume {
             request = request.header(VOLUME_HEADER, header_value(volume));
@@ -351,9 +371,7 @@ impl Client {
         let request = request.body(Full::new(body)).context("the request cannot be built")?;
         sender.send_request(request).await.map_err(|error| {
             // Another server breaks HTTP in ways that depend on who sends first.
-            if BlockingStream::connect(&self.socket)
-                .is_ok_and(|again| ask(&again) == Answerer::Other)
-            {
+            if self.meets_another() {
                 let way_out = "Name the control socket; hemi serve logs its path when it starts.";
                 return Failure::error(Kind::Failed, not_control(&self.socket), way_out);
             }

@@ -14,6 +14,7 @@ pub(crate) mod config;
 pub(crate) mod create;
 pub(crate) mod dashboard;
 pub(crate) mod events;
+pub(crate) mod exporter;
 pub(crate) mod generate;
 pub(crate) mod grow;
 pub(crate) mod inject;
@@ -48,6 +49,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Status(arguments) => status::run(&arguments),
         Command::Dashboard(arguments) => done(dashboard::run(&arguments)),
         Command::Events(arguments) => done(events::run(&arguments)),
+        Command::Exporter(arguments) => done(exporter::run(&arguments)),
         Command::Monitor(arguments) => done(monitor::run(&arguments)),
         Command::Top(arguments) => done(top::run(&arguments)),
         Command::List(arguments) => list::run(&arguments),

@@ -39,7 +39,12 @@ pub fn header_value(name: &str) -> HeaderValue {
     HeaderValue::from_str(&text).expect("it holds ASCII letters, digits, `-`, `_`, `.` and `%`")
 }
 
-/// Returns the name in the value of [`VOLUME_HEADER`].
+/// Returns the volume's name in the value of [`VOLUME_HEADER`]; `None` if it is not a name.
+pub fn header_name(value: &HeaderValue) -> Option<String> {
+    value.to_str().ok().and_then(name_in)
+}
+
+/// Returns the name in the text of [`VOLUME_HEADER`].
 fn name_in(value: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
@@ -69,7 +74,7 @@ pub(super) async fn answer(name: &str, request: Request, next: Next) -> Response
     let mut response = match wanted {
         None => next.run(request).await,
         Some(wanted) => {
-            let wanted = wanted.to_str().ok().and_then(name_in).unwrap_or_default();
+            let wanted = header_name(wanted).unwrap_or_default();
             refuse(Refusal::new(
                 RefusalKind::NotFound,
                 format!("the volume here is {name:?}, not {wanted:?}"),
