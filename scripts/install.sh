@@ -26,7 +26,8 @@ fishcompletiondir=${fishcompletiondir:-$datarootdir/fish/vendor_completions.d}
 # Destination of each completion: shell and file.
 COMPLETIONS=("bash $bashcompletiondir/hemi" "zsh $zshcompletiondir/_hemi" "fish $fishcompletiondir/hemi.fish")
 # Files that refer to the program by its path, which may be another one here.
-UNITS=(hemi@.service hemi-settle@.service hemi-scrub@.service hemi-scrub@.timer hemi-monitor.service)
+UNITS=(hemi@.service hemi-settle@.service hemi-scrub@.service hemi-scrub@.timer hemi-monitor.service
+  hemi-exporter.service)
 RULES=64-hemi.rules
 # Copied by whoever needs them: drop-ins, the example configuration, the profile for containers.
 EXAMPLES=(README.md hemi.toml device.conf root.conf keep-clients.conf seccomp.json drive-health.conf
