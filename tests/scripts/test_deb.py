@@ -24,6 +24,8 @@ FILES = (
     "usr/lib/systemd/system/hemi-settle@.service",
     "usr/lib/systemd/system/hemi-scrub@.service",
     "usr/lib/systemd/system/hemi-scrub@.timer",
+    "usr/lib/systemd/system/hemi-monitor.service",
+    "usr/lib/systemd/system/hemi-exporter.service",
     "usr/lib/udev/rules.d/64-hemi.rules",
     "usr/lib/tmpfiles.d/hemi.conf",
     "usr/share/man/man1/hemi.1.gz",
@@ -181,7 +183,8 @@ def test_the_program_is_stripped(system: System) -> None:
 
 
 def test_systemd_verifies_the_units(system: System) -> None:
-    units = ("hemi@db.service", "hemi-settle@db.service", "hemi-scrub@db.timer")
+    of_volume = ("hemi@db.service", "hemi-settle@db.service", "hemi-scrub@db.timer")
+    units = (*of_volume, "hemi-monitor.service", "hemi-exporter.service")
     said = system.run("systemd-analyze", "verify", "--man=yes", *units).stdout
     newer = ("RestartSteps", "RestartMaxDelaySec", "SurviveFinalKillSignal")
     lines = [line for line in said.splitlines() if "hemi" in line]
@@ -266,10 +269,12 @@ def test_a_removal_and_a_purge_leave_the_volumes(system: System) -> None:
     assert not system.path("usr/bin/hemi").exists() and system.path("etc/default/hemi").exists()
     wanted = system.path("etc/systemd/system/multi-user.target.wants")
     wanted.mkdir(exist_ok=True, parents=True)
-    (wanted / "hemi@db.service").symlink_to("/usr/lib/systemd/system/hemi@.service")
+    units = {"hemi@db": "hemi@", "hemi-monitor": "hemi-monitor", "hemi-exporter": "hemi-exporter"}
+    for link, unit in units.items():
+        (wanted / f"{link}.service").symlink_to(f"/usr/lib/systemd/system/{unit}.service")
     system.must("dpkg", "--purge", "hemi")
     assert not system.path("etc/default/hemi").exists()
-    assert not (wanted / "hemi@db.service").is_symlink()
+    assert not any((wanted / f"{link}.service").is_symlink() for link in units)
     assert not system.path("usr/share/doc/hemi").exists()
     assert configuration.exists()
     for name, content in legs.items():
