@@ -74,7 +74,7 @@ def test_a_missing_leg_is_given_up_if_the_operator_says_so(sandbox: Sandbox, end
             event["kind"] == "started"
             and event["severity"] == "warning"
             and "on 1 of 2 legs" in event["text"]
-            and "were given up" in event["text"]
+            and "This start gave up" in event["text"]
             for event in events
         )
 

@@ -14,6 +14,7 @@ use super::api::{LegStatus, OutReason, Risk, VolumeStatus};
 use super::routes::SNAPSHOT_AGE_MAX;
 use super::volume::Phase;
 use crate::notices::{self, capital};
+use crate::opening::GivenUp;
 use hemi_units::prose::{bytes, duration};
 
 /// [`SNAPSHOT_AGE_MAX`] in nanoseconds.
@@ -533,22 +534,23 @@ fn flush_copies(status: &VolumeStatus, settings: &Settings, inside: usize, found
 
 fn given_up(status: &VolumeStatus, found: &mut Findings) {
     let Some(given_up) = &status.given_up else { return };
-    let legs: Vec<LegStatus> = given_up
-        .legs
-        .iter()
-        .map(|&leg| {
-            let known = status.legs.iter().find(|known| known.leg == leg);
-            known.cloned().unwrap_or_else(|| LegStatus { leg, ..LegStatus::default() })
-        })
-        .collect();
+    let name = |leg: u8| {
+        let known = status.legs.iter().find(|known| known.leg == leg);
+        known.map_or_else(|| format!("leg {leg}"), label)
+    };
+    let legs: Vec<String> = given_up.legs.iter().map(|&leg| name(leg)).collect();
+    found.add(Condition::GivenUp, "gave up a leg", gave_up(given_up, legs), None);
+}
+
+/// Says that a start gave up legs, which are named, and what is lost with them.
+pub(super) fn gave_up(given_up: &GivenUp, legs: Vec<String>) -> String {
     let (was, they) = if legs.len() == 1 { ("was", "it") } else { ("were", "they") };
-    let text = format!(
+    format!(
         "This start gave up {}, which {was} missing (start_degraded): acknowledged writes that {they} alone \
          held are lost, {}.",
-        list(&legs.iter().collect::<Vec<_>>()),
+        listed(legs),
         given_up.lost(),
-    );
-    found.add(Condition::GivenUp, "gave up a leg", text, None);
+    )
 }
 
 fn policy(settings: &Settings, found: &mut Findings) {
@@ -622,13 +624,15 @@ fn label(leg: &LegStatus) -> String {
 }
 
 fn list(legs: &[&LegStatus]) -> String {
-    match legs {
-        [] => "no leg".to_owned(),
-        [one] => label(one),
-        [first @ .., last] => {
-            let first: Vec<String> = first.iter().map(|leg| label(leg)).collect();
-            format!("{} and {}", first.join(", "), label(last))
-        }
+    listed(legs.iter().map(|leg| label(leg)).collect())
+}
+
+/// Joins names as in a sentence.
+fn listed(mut names: Vec<String>) -> String {
+    match names.pop() {
+        None => "no leg".to_owned(),
+        Some(one) if names.is_empty() => one,
+        Some(last) => format!("{} and {last}", names.join(", ")),
     }
 }
 

@@ -9,7 +9,7 @@ use hemi_engine::status::{LegState, LegStatus};
 use super::notices::{Fold, NoticeEvents, of_leg};
 use super::{Event, Severity};
 use crate::control::api::VolumeStatus;
-use crate::control::health::{Health, Summary};
+use crate::control::health::{self, Health, Summary};
 use crate::control::volume::{HandoverReport, Noticed, Phase, Snapshot};
 use crate::notices;
 use hemi_io::clock::unix_ms;
@@ -225,11 +225,13 @@ fn begun(snapshot: &Snapshot, before: Before, now_ms: u64) -> Event {
     }
     if let Some(given_up) = &identity.given_up {
         severity = Severity::Warning;
-        text.push_str(&format!(
-            " Missing legs were given up (start_degraded): acknowledged writes that they alone held are \
-             lost, {}.",
-            given_up.lost()
-        ));
+        let label = |&leg: &u8| {
+            let leg = LegIndex(leg);
+            notices::label(&notices::name(&snapshot.legs, leg), leg)
+        };
+        let legs = given_up.legs.iter().map(label).collect();
+        text.push(' ');
+        text.push_str(&health::gave_up(given_up, legs));
     }
     Event::new("started", severity, text)
         .with("version", env!("CARGO_PKG_VERSION"))

@@ -49,9 +49,9 @@ fn a_start_without_a_leg_is_a_warning() {
         snapshot.identity = Arc::new(identity);
     });
     assert_eq!(without.severity, Severity::Warning);
-    let words = "on 1 of 2 legs, after a stop. Missing is: hdd (leg 1). Missing legs were given up \
-                 (start_degraded): acknowledged writes that they alone held are lost, none for certain, \
-                 and perhaps some in 4 KiB more.";
+    let words = "on 1 of 2 legs, after a stop. Missing is: hdd (leg 1). This start gave up hdd \
+                 (leg 1), which was missing (start_degraded): acknowledged writes that it alone held are lost, \
+                 none for certain, and perhaps some in 4 KiB more.";
     assert!(without.text.ends_with(words), "{}", without.text);
     let detached = started(|snapshot| {
         let leg = &mut snapshot.status.legs[1];
