@@ -179,7 +179,7 @@ def test_what_is_not_known_of_a_drive_is_in_no_other_column(page: Browser) -> No
             "[...document.querySelector('#drives tbody tr').cells].map((one) => one.innerText)"
         )
         assert row[1:3] == ["a virtual disk", "S-1"], row
-        assert row[-1] == "nothing unusual; smartctl: Unable to detect device type"
+        assert row[-1] == "smartctl: Unable to detect device type"
 
 
 @needs_browser

@@ -227,7 +227,7 @@ export function drives(legs) {
       drive.serial ? [drive.serial, drive.firmware].filter(Boolean).join(", ") : UNKNOWN,
       known(drive.temperature_celsius, (value) => `${value} °C`), known(drive.used_permille, (value) => permille(value) + end),
       known(drive.written_bytes, bytes), known(drive.power_on_hours, (hours) => time(hours * 3.6e12)),
-      known(drive.media_errors, count), [leg.verdict === undefined ? UNKNOWN : leg.verdict?.text ?? "nothing unusual", drive.why_unknown].filter(Boolean).join("; "),
+      known(drive.media_errors, count), [leg.verdict?.text, drive.why_unknown].filter(Boolean).join("; ") || (leg.verdict === undefined ? UNKNOWN : "nothing unusual"),
     ];
     const first = make("th", { scope: "row" }, swatch, nameOf(leg), make("small", { textContent: leg.path !== leg.name ? leg.path ?? "" : "" }));
     return make("tr", {}, first, ...cells.map((text) => make("td", { textContent: text, className: text === UNKNOWN ? "unknown" : "" })));
