@@ -363,7 +363,9 @@ def fall_behind(watched: Watched) -> None:
     watched.keep_writing()
 
 
-SLOWLY = ("--set", "engine.leg_window=1", "--set", "engine.drain_bytes=64KiB")
+# It is slow, and never counts as frozen.
+PATIENT = ("--set", "engine.wait.floor=10s", "--set", "engine.wait.ceiling=10s")
+SLOWLY = ("--set", "engine.leg_window=1", "--set", "engine.drain_bytes=64KiB", *PATIENT)
 OUT_SOON = ("--set", "engine.out_after=2s")
 NEVER_OUT = ("--set", "engine.out_after=1day")
 FALL_BEHIND = ("engine.exposure.mode=fall-behind", "engine.exposure.age=100ms")
