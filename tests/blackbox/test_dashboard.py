@@ -183,6 +183,25 @@ def test_what_is_not_known_of_a_drive_is_in_no_other_column(page: Browser) -> No
 
 
 @needs_browser
+def test_a_leg_that_stalls_is_not_shown_as_healthy(page: Browser) -> None:
+    class Stalled(Scene):
+        def status(self) -> dict[str, object]:
+            status = super().status()
+            status["legs"][1]["stalled"] = True
+            return status
+
+    with Fake(Stalled("safe")) as server:
+        page.open(server.address)
+        say(page, "healthy")
+        page.until("document.querySelectorAll('.lane .state').length === 2")
+        shown = page.evaluate(
+            "[...document.querySelectorAll('.lane .state')].map((one) => "
+            "[one.innerText, one.dataset.state])"
+        )
+        assert shown == [["healthy", "healthy"], ["stalled", "frozen"]], shown
+
+
+@needs_browser
 def test_nothing_is_filled_that_is_away(page: Browser) -> None:
     class Away(Scene):
         def status(self) -> dict[str, object]:

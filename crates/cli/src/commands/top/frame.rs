@@ -386,6 +386,7 @@ fn rate(before: &VolumeStatus, now: &VolumeStatus, of: impl Fn(&VolumeStatus) ->
 
 fn style_of(leg: &LegStatus) -> Style {
     match leg.state {
+        LegState::Healthy | LegState::Lagging if leg.stalled => Style::Bad,
         LegState::Healthy => Style::Good,
         LegState::Empty | LegState::Lagging => Style::Warning,
         LegState::Frozen | LegState::Gone | LegState::Out => Style::Bad,

@@ -139,7 +139,8 @@ class Lane {
     this.swatch.style.background = legTint(leg.leg);
     set(this.name, nameOf(leg));
     set(this.state, stateOf(leg));
-    this.state.dataset.state = leg.out_reason === "joining" ? "lagging" : leg.state ?? "unknown";
+    const isSilent = leg.stalled && ["healthy", "lagging"].includes(leg.state);
+    this.state.dataset.state = leg.out_reason === "joining" ? "lagging" : isSilent ? "frozen" : leg.state ?? "unknown";
     set(this.since, leg.state === "healthy" ? "" : Number.isFinite(leg.state_age_ns) ? `for ${time(leg.state_age_ns)}` : "");
     const left = Number.isFinite(leg.remaining_ns) ? `, ${time(leg.remaining_ns)} left` : "";
     set(this.owed, leg.owed_bytes === 0 ? "owes nothing" : leg.owed_bytes > 0 ? `owes ${bytes(leg.owed_bytes)}${left}` : `debt ${UNKNOWN}`);

@@ -146,7 +146,8 @@ export class Heat extends Picture {
     const step = roundSteps.time.find((step) => step >= 1e9 && (step / 1e9) * width >= 90 * (last - first)) / 1e9;
     const shift = new Date().getTimezoneOffset() * 60;
     for (let at = Math.ceil((first - shift) / step) * step + shift; at <= last; at += step) {
-      pen.fillText(tick(at, step), LEFT + ((at - first) / (last - first || 1)) * width, HEAT_HEIGHT - 6);
+      const x = ((at - first) / (last - first || 1)) * width;
+      if (x < width - 18) pen.fillText(tick(at, step), LEFT + x, HEAT_HEIGHT - 6);
     }
   }
 

@@ -117,6 +117,14 @@ fn work_under_way_shows_its_end() {
 }
 
 #[test]
+fn a_leg_that_stalls_is_no_good_one() {
+    let mut leg = volume(1).legs[0].clone();
+    assert!(matches!(style_of(&leg), Style::Good));
+    leg.stalled = true;
+    assert!(matches!(style_of(&leg), Style::Bad));
+}
+
+#[test]
 fn a_sentence_is_never_cut() {
     let mut view = view();
     let mut status = volume(20);
