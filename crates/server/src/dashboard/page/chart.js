@@ -52,11 +52,17 @@ export function axis(scale, show, more = {}) {
   };
 }
 
+const isAtEdge = (plot, at) => {
+  const { min, max } = plot.scales.x;
+  return (max - at) * plot.bbox.width < 18 * devicePixelRatio * (max - min);
+};
+
 /** Returns the time axis. */
 export const timeAxis = (isShown) => ({
   stroke: () => colour("ink-2"), font: AXIS_FONT, size: isShown ? 26 : 6, space: 76,
   grid: { stroke: () => colour("line"), width: 1 }, ticks: { show: false },
-  values: isShown ? (_, splits, __, ___, step) => splits.map((at) => tick(at, step)) : () => [],
+  // A label at the edge would be cut.
+  values: isShown ? (plot, splits, _, __, step) => splits.map((at) => (isAtEdge(plot, at) ? "" : tick(at, step))) : () => [],
 });
 
 const decimal = [...Array(19).keys()].flatMap((power) => [1, 2, 5].map((one) => one * 10 ** power));
