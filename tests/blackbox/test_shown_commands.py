@@ -330,6 +330,7 @@ SCENES = {
         excuse="the engine itself was late",
     ),
     "docs/commands/exporter.md": Scene(),
+    "docs/commands/standby.md": Scene({**DEVICES, "sdc": 80 * MIB}, prepare=configured_db),
     "docs/commands/monitor.md": Scene(),
     "docs/commands/promote.md": Scene({**DEVICES, "sdd": 80 * MIB}, prepare=forsaken_leg),
     "docs/commands/scrub.md": Scene(
