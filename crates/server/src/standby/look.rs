@@ -8,7 +8,7 @@ use crate::create::{Joined, read_head, unfit, write_standby};
 use hemi_io::config::legs::LegConfig;
 use hemi_io::leg::{OpenLeg, Purpose};
 
-/// What a look needs to know of the volume.
+/// The facts of the volume that a look needs.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) to: Joined,
