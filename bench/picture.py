@@ -247,7 +247,7 @@ def drawn(result: dict[str, Any], colours: Colours) -> str:
 
 def text_width(text: str) -> float:
     """Returns the width of a bold label, as far as it is the same in all fonts."""
-    return 7.8 * len(text)
+    return 8.3 * len(text)
 
 
 def beside(spike: float, width: float, frozen: tuple[float, float]) -> float:
