@@ -30,7 +30,7 @@ PLANTED_ARGS ?=
 .NOTPARALLEL:
 
 .PHONY: help setup setup-test setup-bench build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
-	test-beside test-torture torture torture-exhaustive torture-build torture-known torture-daily torture-report planted nightly crash-ext4 kill-test orderly-ends-test user-mode-kernel kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
+	test-beside test-torture torture torture-exhaustive torture-build torture-known torture-daily torture-report planted nightly bare-root-test crash-ext4 kill-test orderly-ends-test user-mode-kernel kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
 	reproduce validate bench-sim lab-demo dashboard-demo lab-sweep-check picture book install install-strip uninstall deb container
 
 help: ## list the targets
@@ -166,6 +166,11 @@ nightly: setup-bench torture-build ## the long checks, one after the other: SEED
 	$(MAKE) kill-test N=300
 	$(MAKE) power-cut-test
 	$(MAKE) planted
+	$(MAKE) bare-root-test
+
+bare-root-test: setup-bench ## on a bare Debian 12: `make demo`, then the commands of README.md and of every page
+	scripts/bare_root.sh bash -c 'make demo DEMO_ARGS="--seconds 5" && make setup-test && \
+		HEMI=$$PWD/target/release/hemi .venv/bin/python -m pytest -q tests/blackbox/test_shown_commands.py'
 
 crash-ext4: setup-test release ## ext4 on a volume survives kill -9 under load with one leg frozen
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/ext4_kill9.py
