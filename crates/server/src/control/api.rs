@@ -272,6 +272,12 @@ pub struct ClientStatus {
     pub requests: u32,
     /// Requests that failed.
     pub failed: u64,
+    /// Bytes read since the volume was opened.
+    #[serde(default)]
+    pub read_bytes: u64,
+    /// Bytes written since the volume was opened.
+    #[serde(default)]
+    pub written_bytes: u64,
     /// Reads.
     pub reads: Latencies,
     /// Writes of data.

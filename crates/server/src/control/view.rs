@@ -149,6 +149,8 @@ fn clients(snapshot: &Snapshot, base: Option<&Status>) -> ClientStatus {
         connections: snapshot.connections,
         requests: status.requests,
         failed: status.failed,
+        read_bytes: status.read_bytes,
+        written_bytes: status.written_bytes,
         reads: latencies(&status.client_reads, base.map(|base| &base.client_reads)),
         writes: latencies(&status.client_writes, base.map(|base| &base.client_writes)),
         zeroes: latencies(&status.client_zeroes, base.map(|base| &base.client_zeroes)),
