@@ -202,6 +202,22 @@ def test_a_leg_that_stalls_is_not_shown_as_healthy(page: Browser) -> None:
 
 
 @needs_browser
+def test_a_standby_is_shown_with_the_reason_why_it_cannot_be_used(page: Browser) -> None:
+    class Standbys(Scene):
+        def status(self) -> dict[str, object]:
+            ready = {"name": "spare-a", "path": "/dev/sdc", "ready": True, "why_not": None}
+            gone = {"name": "spare-b", "path": "/dev/sdd", "ready": False, "why_not": "it is gone"}
+            return {**super().status(), "standbys": [ready, gone]}
+
+    with Fake(Standbys("safe")) as server:
+        page.open(server.address)
+        page.until("document.querySelectorAll('#standbys li').length === 2")
+        shown = str(page.evaluate("document.querySelector('#standbys').innerText"))
+        assert "Standby spare-a: ready to take the place of a leg" in shown
+        assert "Standby spare-b: cannot be used, it is gone" in shown
+
+
+@needs_browser
 def test_nothing_is_filled_that_is_away(page: Browser) -> None:
     class Away(Scene):
         def status(self) -> dict[str, object]:
@@ -401,6 +417,7 @@ def test_a_freeze_is_seen_within_seconds(sandbox: Sandbox, page: Browser) -> Non
     volume.inject(1, "--freeze", "1h")
     assert journal.run(300), "clients go on"
     page.until("document.querySelector('#lanes').innerText.includes('frozen')")
+    page.until("/now: read [0-9.]+ [KMG]?i?B.s, written/.test(document.body.innerText)")
     say(page, "degraded")
     page.click("End the faults of leg1.img")
     page.evaluate("document.querySelector('#dialog-go').click()")

@@ -60,6 +60,7 @@ function onStatus(fresh) {
   panels.glance(fresh, recent, past);
   panels.work(fresh);
   panels.drives(fresh.legs ?? []);
+  panels.standbys(fresh.standbys ?? []);
   lanes.legs(fresh.legs ?? []);
   changes.show(fresh);
   if (document.hidden) return;

@@ -208,6 +208,12 @@ const KINDS = { hdd: "a hard disk", ssd: "an SSD", nvme: "an NVMe drive", networ
 
 let drivesSaid = "";
 
+/** Shows the drives that wait to take the place of a leg. */
+export function standbys(standbys) {
+  const say = ({ name, why_not: why }) => make("li", { textContent: `Standby ${name}: ${why ? `cannot be used, ${why}` : "ready to take the place of a leg"}` });
+  byId("standbys").replaceChildren(...standbys.map(say));
+}
+
 /** Shows what the legs lie on. */
 export function drives(legs) {
   const said = JSON.stringify(legs.map((leg) => [leg.leg, leg.path, leg.drive, leg.verdict]));
