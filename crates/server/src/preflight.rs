@@ -226,7 +226,10 @@ fn is_served(config: &Config, volume: &str) -> bool {
 /// Checks that a socket could be bound at `path`.
 fn can_hold(path: &Path) -> Result<(), String> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
-        return Err(format!("{} exists and is not a socket", path.display()));
+        let path = path.display();
+        return Err(format!(
+            "{path} exists and is not a socket; remove it, or name another path (--control, --nbd, --vhost)"
+        ));
     }
     match directory_of(path) {
         Some(directory) => may_create_in(directory),
