@@ -71,7 +71,10 @@ impl<B: Buffers> Engine<B> {
             && !planted::is(Planted::FailedPageTrusted)
         {
             self.marks.add(Mark::MetadataFailed);
-            self.count_failure(leg, self.task_of(write), error);
+            let again = self.count_failure(leg, self.task_of(write), error);
+            if !self.legs[leg].is_in() {
+                self.legs[leg].put_off_retry(again);
+            }
             self.metadata_failed(leg, write);
             return;
         }

@@ -33,6 +33,8 @@ pub(in crate::engine) struct Leg {
     is_lagging: bool,
     /// Earliest time of pages that nobody waits for, while clients write.
     lazy_after: Instant,
+    /// Metadata that failed while the leg was out is not tried again at rest before this time.
+    retry_pages_after: Instant,
     pub(in crate::engine) debts: Debts,
     pub(in crate::engine) load: Load,
     pub(in crate::engine) stamps: Stamps,
@@ -77,6 +79,7 @@ impl Leg {
             thin: false,
             is_lagging: false,
             lazy_after: Instant(0),
+            retry_pages_after: Instant(0),
             debts: Debts::new(debts_max),
             load: Load::new(if present { 2 * Window::most(settings) as usize + 64 } else { 0 }),
             stamps: Stamps::new(0),
@@ -144,6 +147,16 @@ impl Leg {
     /// Returns true if it may be given pages that nobody waits for though clients write.
     pub(in crate::engine) fn may_have_pages(&self, now: Instant) -> bool {
         now >= self.lazy_after
+    }
+
+    /// Returns true if metadata failed on it while it was out, and it is too early to try again.
+    pub(in crate::engine) fn waits_to_retry(&self, now: Instant) -> bool {
+        now < self.retry_pages_after
+    }
+
+    /// Puts off another try of metadata that failed.
+    pub(in crate::engine) fn put_off_retry(&mut self, until: Instant) {
+        self.retry_pages_after = until;
     }
 
     /// Puts off such pages.

@@ -6,7 +6,6 @@
 //! One flush per leg, and at most one page write, cover many regions.
 
 use crate::engine::Engine;
-use crate::engine::state::failing::Task;
 use crate::engine::state::in_flight::Purpose;
 use crate::engine::state::leg::{Health, Leg};
 use crate::engine::state::regions::Walk;
@@ -409,8 +408,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Brings every leg's metadata up to date, a few blocks at a time. Does so at intervals while clients write,
-    /// and on a leg that is out and failed the last one.
+    /// Brings every leg's metadata up to date, a few blocks at a time, and at intervals while clients write.
     fn write_lazily(&mut self) {
         let mut current = true;
         let at_rest = self.is_at_rest() || planted::is(Planted::PagesAside);
@@ -420,10 +418,9 @@ impl<B: Buffers> Engine<B> {
             if !state.is_member() || !state.answers() {
                 continue;
             }
-            let failed = |task: Task| state.failing.in_a_row(task) > 0;
-            let fails_out = !state.is_in() && (failed(Task::Page) || failed(Task::Superblock));
+            let now = self.clock.now();
             if !self.changes.is_changing(index)
-                && (at_rest && !fails_out || state.may_have_pages(self.clock.now()))
+                && (at_rest && !state.waits_to_retry(now) || state.may_have_pages(now))
             {
                 self.legs[leg].put_off_pages(self.clock.now() + LAZY_INTERVAL);
                 current &= self.regions.metadata_mut().request_lazily(index);
