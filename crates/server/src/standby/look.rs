@@ -16,6 +16,8 @@ pub(super) struct Known {
     pub(super) generations: Vec<[u8; 16]>,
     /// The ids of the legs that the volume has.
     pub(super) leg_ids: Vec<[u8; 16]>,
+    /// The slots that have legs, as a mask.
+    pub(super) slots: u8,
 }
 
 /// The outcome of a look.
@@ -75,6 +77,9 @@ fn why_kept(superblock: &Superblock, known: &Known) -> Option<String> {
     if known.leg_ids.contains(&own.id) {
         return Some("it is a leg of the volume".to_owned());
     }
+    if known.slots & superblock.leg.bit() == 0 {
+        return Some("it was removed from the volume".to_owned());
+    }
     if own.state == Membership::Out(OutReason::Detached) {
         return Some("it was detached from the volume, and may have been used since".to_owned());
     }
@@ -108,7 +113,12 @@ mod tests {
     fn known() -> Known {
         let layout = superblock().layout;
         let to = Joined { volume: [7; 16], layout, block_bytes: 4096 };
-        Known { to, generations: vec![[6; 16], [5; 16]], leg_ids: vec![[1; 16], [9; 16]] }
+        Known {
+            to,
+            generations: vec![[6; 16], [5; 16]],
+            leg_ids: vec![[1; 16], [9; 16]],
+            slots: 0b11,
+        }
     }
 
     #[test]
@@ -123,6 +133,8 @@ mod tests {
         assert_eq!(kept(&|_| (), is_in), "it is a leg of the volume");
         let other = kept(&|superblock| superblock.volume_id = [8; 16], known());
         assert!(other.contains("another volume"), "{other}");
+        let removed = Known { leg_ids: vec![[1; 16]], slots: 0b01, ..known() };
+        assert_eq!(kept(&|_| (), removed), "it was removed from the volume");
         let detached = |superblock: &mut Superblock| {
             superblock.legs[1] =
                 LegRecord { state: Membership::Out(OutReason::Detached), ..superblock.legs[1] };

@@ -64,11 +64,9 @@ impl Watch {
                     self.look_at_drives(&snapshot);
                     self.stand_in(&snapshot);
                 }
-                Phase::Closing | Phase::Closed | Phase::Upgrading => {
-                    // Whoever opens the volume next finds them unlocked.
-                    self.standbys.lock().drives.clear();
-                    return;
-                }
+                // Whoever opens the volume next finds them unlocked.
+                Phase::Upgrading => self.let_all_go(),
+                Phase::Closing | Phase::Closed => return self.standbys.lock().drives.clear(),
             }
             std::thread::sleep(WATCH_EVERY);
         }
@@ -171,6 +169,17 @@ impl Watch {
         }
     }
 
+    /// Lets go of all standbys. They are looked at again if the volume is served here after all.
+    fn let_all_go(&self) {
+        let now = Instant::now();
+        for drive in &mut self.standbys.lock().drives {
+            if matches!(drive.state, State::Ready(_)) {
+                drive.state = State::Not("the volume is being handed over".to_owned());
+                drive.next_look = now;
+            }
+        }
+    }
+
     /// Lets go of the first standby that is ready, so that it can be opened as a leg.
     fn let_go(&self) -> Option<LegConfig> {
         let mut inner = self.standbys.lock();
@@ -249,7 +258,9 @@ fn known(snapshot: &Snapshot) -> Option<Known> {
     let layout = Layout::new(identity.size_bytes, identity.region_bytes).ok()?;
     let to = Joined { volume: identity.id, layout, block_bytes: identity.block_bytes };
     let (generations, leg_ids) = (snapshot.generations.clone(), snapshot.leg_ids.clone());
-    Some(Known { to, generations, leg_ids })
+    let legs = snapshot.status.legs.iter().filter(|leg| leg.state != LegState::Empty);
+    let slots = legs.fold(0, |slots, leg| slots | LegIndex(leg.leg).bit());
+    Some(Known { to, generations, leg_ids, slots })
 }
 
 /// Returns true if the drive is the one of a leg that the volume has.
