@@ -12,6 +12,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 import time
 import urllib.error
@@ -447,10 +448,14 @@ def test_the_proxy_asks_for_its_token(sandbox: Sandbox) -> None:
     volume = Volume.on_files(sandbox, SIZE, create=("--name", "db"))
     proxy = Proxy(sandbox, volume)
     right = {"Authorization": f"Bearer {proxy.token}"}
-    for path in ("v1/status", "v1/config", "metrics", "healthz"):
+    for path in ("v1/status", "v1/history", "metrics", "healthz"):
         assert ask(proxy.address, path)[0] == 401, path
         assert ask(proxy.address, path, Authorization="Bearer x")[0] == 401, path
         assert ask(proxy.address, path, **right)[0] == 200, path
+    # These are the socket's alone: a stolen address runs no program as its owner.
+    for path in ("v1/config", "v1/upgrade", "v1/shutdown", "v1/legs/add", "v1/code"):
+        assert ask(proxy.address, path, **right)[0] == 403, path
+    assert ask(proxy.address, "v1/status", Origin="http://evil.example", **right)[0] == 403
     assert ask(proxy.address, "")[0] == 200, "the page tells nothing"
     assert ask(proxy.address, "v1/status", Host="evil.example", **right)[0] == 403
     assert json.loads(ask(proxy.address, "v1/access", **right)[1])["granted"]
@@ -460,6 +465,51 @@ def test_the_proxy_asks_for_its_token(sandbox: Sandbox) -> None:
     assert code == 502 and "not served any more" in json.loads(body)["what"]
     os.kill(proxy.process.pid, signal.SIGINT)
     assert proxy.process.wait(PATIENCE) == 0
+
+
+def test_the_browser_gets_no_secret_in_its_arguments(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE)
+    tools = sandbox.path("tools")
+    tools.mkdir()
+    said = sandbox.path("said")
+    opener = tools / "xdg-open"
+    lines = ("#!/bin/sh", f'echo "$*" > {said}.args', f'cat "$1" > {said}.page')
+    opener.write_text("\n".join((*lines, f"mv {said}.page {said}", "")))
+    opener.chmod(0o755)
+    env = {
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "DISPLAY": ":0",
+        "XDG_RUNTIME_DIR": str(tools),
+    }
+    process = sandbox.start(
+        HEMI, "dashboard", "--control", volume.control, name="dashboard", env=env
+    )
+    wait_until("the browser is started", said.exists)
+    found = re.search(r"#token=([0-9a-f]{64})", process.output())
+    assert found, process.output()
+    arguments = Path(f"{said}.args").read_text()
+    assert found[1] not in arguments and "#" not in arguments, arguments
+    assert found[1] in said.read_text()
+    page = Path(arguments.strip())
+    assert page.stat().st_mode & 0o777 == 0o600
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(PATIENCE) == 0
+    assert not page.exists()
+
+
+def test_strangers_keep_nobody_out_of_the_proxy(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE)
+    proxy = Proxy(sandbox, volume)
+    port = int(proxy.address.rstrip("/").rsplit(":", 1)[1])
+    strangers = []
+    for _ in range(80):
+        stranger = socket.create_connection(("127.0.0.1", port))
+        stranger.sendall(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\nhalf")
+        strangers.append(stranger)
+    right = {"Authorization": f"Bearer {proxy.token}"}
+    assert ask(proxy.address, "v1/status", **right)[0] == 200
+    for stranger in strangers:
+        stranger.close()
 
 
 @needs_browser

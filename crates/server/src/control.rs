@@ -51,6 +51,7 @@ use access::{Access, TokenError};
 use health::Health;
 use past::Past;
 use routes::Shared;
+pub use routes::is_for_pages;
 use scrubs::Scrubs;
 use service::Signals;
 use socket::{OwnedSocket, SocketError, VolumeSocket};

@@ -5,36 +5,47 @@
 //! with the volume, and any user of the machine can reach a loopback port. So the proxy creates a
 //! token when it starts, and requires it for everything but the page itself. The printed address
 //! has the token behind its `#`, where it reaches neither a server nor a log. Other users can see
-//! the arguments of programs, so the browser that this command starts is given a code that is valid
-//! once.
+//! the arguments of programs, so the browser that this command starts is given a file that only its
+//! owner may read, which leads it to the address.
+//!
+//! With the token a page may do what the dashboard has buttons for. Requests that end the service, run
+//! another program or change the machine's devices are not passed on: they are for the hemi commands.
 
 use std::convert::Infallible;
-use std::io::Write as _;
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use http_body_util::{BodyExt as _, Either, Full, Limited};
+use http_body_util::{Either, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::task::AbortHandle;
 
 use hemi_server::control::access::{AccessAnswer, Right, random_token, same_token};
+use hemi_server::control::is_for_pages;
 use hemi_server::control::named::{VOLUME_HEADER, header_value};
 
 use crate::client::{Client, Which};
 use crate::failure::{Failure, Kind};
 
-/// The most connections of the proxy at a time. Further ones wait. A page has two or three.
+/// The most connections of the proxy at a time. A page has two or three.
 const CONNECTIONS_MAX: usize = 64;
+/// The longest wait for the header of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest request that the proxy passes on, as for the control API.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
@@ -79,8 +90,8 @@ pub(crate) fn run(arguments: &DashboardArgs) -> Result<()> {
         };
         let address = format!("http://{}/", reachable(address));
         say(&address)?;
-        if !arguments.print {
-            open(&address);
+        if !arguments.print && has_session() {
+            open(address.as_ref());
         }
         Ok(())
     })
@@ -102,23 +113,53 @@ fn say(line: &str) -> Result<()> {
     out.flush().map_err(Into::into)
 }
 
-/// Starts the browser, if there is a graphical session. The address has been printed, so a failure
-/// does not matter.
-fn open(address: &str) {
-    let has_session = ["DISPLAY", "WAYLAND_DISPLAY"]
+/// Returns true if there is a graphical session.
+fn has_session() -> bool {
+    ["DISPLAY", "WAYLAND_DISPLAY"]
         .iter()
-        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
-    if !has_session {
-        return;
-    }
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
+/// Starts the browser with an address or a file. The address has been printed, so a failure does not
+/// matter. Other users see the argument.
+fn open(what: &OsStr) {
     let started = std::process::Command::new("xdg-open")
-        .arg(address)
+        .arg(what)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
     if let Err(error) = started {
         eprintln!("xdg-open: {error}; open the address yourself");
+    }
+}
+
+/// A file that leads the browser to the proxy with the token. Only its owner may read it.
+struct Doorway(PathBuf);
+
+impl Doorway {
+    fn make(port: u16, token: &str) -> io::Result<Doorway> {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let directory = runtime.filter(|path| path.is_dir()).unwrap_or_else(std::env::temp_dir);
+        // The name cannot be guessed, so nobody else can have put something there.
+        let path = directory.join(format!("hemi-dashboard-{}.html", &random_token()?[..16]));
+        let address = format!("http://127.0.0.1:{port}/#token={token}");
+        let page = format!(
+            "<!doctype html><meta charset=utf-8><meta name=referrer content=no-referrer>\
+             <title>hemi</title><meta http-equiv=refresh content=\"0;url={address}\">\
+             <a href=\"{address}\">The dashboard</a>\n"
+        );
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let doorway = Doorway(path);
+        file.write_all(page.as_bytes())?;
+        Ok(doorway)
+    }
+}
+
+impl Drop for Doorway {
+    fn drop(&mut self) {
+        // Its token is worth nothing without the proxy.
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -134,16 +175,14 @@ async fn serve(arguments: &DashboardArgs, client: &Client) -> Result<()> {
         socket: client.socket().to_owned(),
         volume: client.volume().map(header_value),
         token: random_token().context("no random bytes")?,
-        code: Mutex::new(None),
     });
     say(&format!("http://127.0.0.1:{port}/#token={}", proxy.token))?;
     eprintln!("serving the dashboard until Ctrl-C; whoever has this address may change the volume");
-    if !arguments.print {
-        let code = random_token().context("no random bytes")?;
-        let address = format!("http://127.0.0.1:{port}/#code={code}");
-        *proxy.code.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
-        open(&address);
-    }
+    // It stays for as long as the address is valid.
+    let _doorway = match has_session() && !arguments.print {
+        true => Doorway::make(port, &proxy.token).inspect(|made| open(made.0.as_ref())).ok(),
+        false => None,
+    };
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .context("cannot catch TERM")?;
     tokio::select! {
@@ -153,32 +192,45 @@ async fn serve(arguments: &DashboardArgs, client: &Client) -> Result<()> {
     }
 }
 
+/// Answers connections. When there are too many, the oldest that has not shown the token gives its place, so that
+/// strangers keep no page out.
 async fn accept(listener: TcpListener, proxy: Arc<Proxy>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut open: Vec<(Arc<AtomicBool>, AbortHandle)> = Vec::new();
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             // Descriptors have run out, or the client has gone.
             Err(_) => {
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        let proxy = Arc::clone(&proxy);
-        tokio::spawn(async move {
-            let _permit = permit;
-            let answer = service_fn(move |request| {
-                let proxy = Arc::clone(&proxy);
-                async move { Ok::<_, Infallible>(proxy.answer(request).await) }
-            });
-            // The browser reports errors of a connection.
-            let _ = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .serve_connection(TokioIo::new(stream), answer)
-                .await;
-        });
+        open.retain(|(_, task)| !task.is_finished());
+        if open.len() >= CONNECTIONS_MAX {
+            let stranger = open.iter().position(|(granted, _)| !granted.load(Ordering::Relaxed));
+            open.remove(stranger.unwrap_or(0)).1.abort();
+        }
+        let granted = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(attend(stream, Arc::clone(&proxy), Arc::clone(&granted)));
+        open.push((granted, task.abort_handle()));
     }
+}
+
+/// Answers the requests of one connection. Notes when one has the token.
+async fn attend(stream: TcpStream, proxy: Arc<Proxy>, granted: Arc<AtomicBool>) {
+    let answer = service_fn(move |request| {
+        let proxy = Arc::clone(&proxy);
+        if proxy.is_granted(&request) {
+            granted.store(true, Ordering::Relaxed);
+        }
+        async move { Ok::<_, Infallible>(proxy.answer(request).await) }
+    });
+    // The browser reports errors of a connection.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), answer)
+        .await;
 }
 
 /// An answer: the volume's own, or a text of the proxy.
@@ -191,8 +243,6 @@ struct Proxy {
     /// The volume that the page is of, if its name is known.
     volume: Option<HeaderValue>,
     token: String,
-    /// A code that can be exchanged once for the token.
-    code: Mutex<Option<String>>,
 }
 
 impl Proxy {
@@ -200,14 +250,21 @@ impl Proxy {
         if !is_loopback(request.headers().get(header::HOST)) {
             return refusal(StatusCode::FORBIDDEN, "forbidden", "the request is for another host");
         }
+        if !is_own_page(request.headers()) {
+            return refusal(StatusCode::FORBIDDEN, "forbidden", "a page of another site asks");
+        }
         let path = request.uri().path();
         let is_page =
             request.method() == Method::GET && (path == "/" || path.starts_with("/assets/"));
         let is_granted = self.is_granted(&request);
         match (request.method(), path) {
             (&Method::GET, "/v1/access") => return self.access(is_granted).await,
-            (&Method::POST, "/v1/code") => return self.exchange(request).await,
-            _ if is_page || is_granted => {}
+            _ if is_page => {}
+            _ if is_granted && is_for_pages(path) => {}
+            _ if is_granted => {
+                let what = "the proxy passes on no such request; use the hemi commands";
+                return refusal(StatusCode::FORBIDDEN, "forbidden", what);
+            }
             _ => {
                 let what =
                     "the request lacks the token; use the address that hemi dashboard prints";
@@ -246,21 +303,6 @@ impl Proxy {
         }
     }
 
-    /// Exchanges the code for the token, once.
-    async fn exchange(&self, request: Request<Incoming>) -> Answer {
-        let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
-        let sent = body.map(|body| body.to_bytes()).unwrap_or_default();
-        let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_right = code.as_deref().is_some_and(|code| code.as_bytes() == sent);
-        // A wrong code spends it too: nobody gets a second try.
-        *code = None;
-        if is_right {
-            return json(&serde_json::json!({ "token": self.token }));
-        }
-        let what = "the code was used already; use the address that hemi dashboard prints";
-        refusal(StatusCode::UNAUTHORIZED, "unauthorized", what)
-    }
-
     async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Incoming>> {
         let stream = UnixStream::connect(&self.socket).await?;
         let (mut sender, connection) =
@@ -287,6 +329,13 @@ fn is_loopback(host: Option<&HeaderValue>) -> bool {
     let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     name == "127.0.0.1" || name.eq_ignore_ascii_case("localhost")
+}
+
+/// Returns true if no page, or a page of this proxy, sends a request. A browser names the page's origin.
+fn is_own_page(headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(header::ORIGIN) else { return true };
+    let own = headers.get(header::HOST).map(|host| [b"http://", host.as_bytes()].concat());
+    own.is_some_and(|own| own.eq_ignore_ascii_case(origin.as_bytes()))
 }
 
 fn json(value: &impl serde::Serialize) -> Answer {
@@ -318,6 +367,37 @@ mod tests {
         assert!(is("127.0.0.1:4000") && is("localhost:4000") && is("LOCALHOST"));
         assert!(!is("127.0.0.1.evil.example:4000") && !is("evil.example") && !is(""));
         assert!(!is_loopback(None));
+    }
+
+    #[test]
+    fn a_page_of_another_site_is_refused() {
+        let is = |origin: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static("127.0.0.1:4000"));
+            if let Some(origin) = origin {
+                headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
+            }
+            is_own_page(&headers)
+        };
+        assert!(is(None) && is(Some("http://127.0.0.1:4000")));
+        for other in
+            ["http://127.0.0.1:4001", "https://127.0.0.1:4000", "http://evil.example", "null"]
+        {
+            assert!(!is(Some(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_page_that_leads_the_browser_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let made = Doorway::make(4000, "abc").expect("the temporary directory can be written");
+        let path = made.0.clone();
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let page = std::fs::read_to_string(&path).expect("it can be read");
+        assert!(page.contains("content=\"0;url=http://127.0.0.1:4000/#token=abc\""), "{page}");
+        drop(made);
+        assert!(!path.exists(), "it goes with the proxy");
     }
 
     #[test]

@@ -160,6 +160,37 @@ pub(super) fn public(shared: Shared) -> Router {
         .with_state(shared)
 }
 
+/// The paths that a page may ask for, with the token where one is required: those of [`readable`], [`changeable`]
+/// and [`observed`].
+pub(super) const PAGE_PATHS: [&str; 20] = [
+    "/v1/status",
+    "/v1/status/stream",
+    "/v1/legs",
+    "/v1/differences",
+    "/v1/settings",
+    "/v1/events",
+    "/v1/events/stream",
+    "/v1/history",
+    "/v1/live",
+    "/v1/regions",
+    "/v1/legs/replace",
+    "/v1/legs/detach",
+    "/v1/legs/attach",
+    "/v1/scrub",
+    "/v1/inject",
+    "/v1/set",
+    "/v1/access",
+    "/metrics",
+    "/healthz",
+    "/livez",
+];
+
+/// Returns true if a page may ask for a path. What ends the service, runs another program, changes the machine's
+/// devices or tells the configuration is left to the control socket.
+pub fn is_for_pages(path: &str) -> bool {
+    PAGE_PATHS.contains(&path)
+}
+
 /// Returns the routes that only read: on the socket for everybody, on the HTTP listener for clients that may
 /// read.
 fn readable() -> Router<Shared> {

@@ -212,6 +212,20 @@ fn the_stream_sends_a_line_at_a_time() {
     assert!(seen.contains("application/x-ndjson"), "{seen}");
 }
 
+/// A path that no listener has is answered with 404, one that has another method with 405.
+#[test]
+fn pages_may_ask_for_what_there_is_and_not_for_what_is_the_sockets_alone() {
+    let config = Config { allow_inject: true, ..Config::default() };
+    let served = Served::new("pages", config, None);
+    for path in super::routes::PAGE_PATHS {
+        assert_ne!(served.post(path, "").0, 404, "{path}");
+    }
+    for path in ["/v1/upgrade", "/v1/shutdown", "/v1/config", "/v1/legs/add", "/v1/legs/remove"] {
+        assert!(!super::is_for_pages(path), "{path}");
+        assert_ne!(served.post(path, "{").0, 404, "{path} is there");
+    }
+}
+
 #[test]
 fn requests_reach_the_volume_as_sent() {
     let config = Config { allow_inject: true, ..Config::default() };

@@ -25,16 +25,12 @@ export const token = {
   forget: () => sessionStorage.removeItem(TOKEN_KEY),
 };
 
-/** Takes the token, or the code for it, from the address, where `hemi dashboard` has put it. */
+/** Takes the token from the address, where `hemi dashboard` has put it. */
 export async function takeFromAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
-  if (!given.has("token") && !given.has("code")) return;
+  if (!given.has("token")) return;
   history.replaceState(null, "", location.pathname);
-  if (given.has("token")) token.set(given.get("token"));
-  else {
-    const answer = await send("v1/code", { method: "POST", body: given.get("code") });
-    token.set((await answer.json()).token);
-  }
+  token.set(given.get("token"));
 }
 
 async function send(path, options = {}) {
