@@ -30,7 +30,7 @@ use crate::identifiers::LegIndex;
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use hemi_units::Extent;
-use history::{legs_lacking, membership_problems, newest_history, superblocks_of};
+use history::{legs_lacking, membership_problems, newest_history, renamed, superblocks_of};
 use reader::Reader;
 
 /// Bytes at the beginning of a leg that hold both superblock slots: read these first.
@@ -159,6 +159,9 @@ pub fn assess_outlived_short_pages(
     let newest =
         newest_history(&superblocks).map_err(|problem| Refusal { problems: vec![problem] })?;
     let mut superblock = superblocks[newest].clone();
+    if let Some(problem) = renamed(&superblocks, newest) {
+        return refuse(vec![problem]);
+    }
     let problems = membership_problems(images, &superblocks, &superblock);
     if !problems.is_empty() {
         return refuse(problems);

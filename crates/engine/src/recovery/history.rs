@@ -73,6 +73,16 @@ pub(super) fn newest_history(superblocks: &[Superblock]) -> Result<usize, Proble
     Err(Problem::Fork { image: 0, other: superblocks.len() - 1 })
 }
 
+/// Returns the contradiction if a leg that counts itself in calls the volume by another name than the newest
+/// superblock does. Names never change, so one of the two was tampered with.
+pub(super) fn renamed(superblocks: &[Superblock], newest: usize) -> Option<Problem> {
+    let name = &superblocks[newest].name;
+    let differs = |own: &&Superblock| own.own_record().state == Membership::In && own.name != *name;
+    let other = superblocks.iter().position(|own| differs(&own))?;
+    let text = |image: usize| superblocks[image].name.as_str().into();
+    Some(Problem::Renamed { image: newest, name: text(newest), other, other_name: text(other) })
+}
+
 /// Returns the legs given that lack the newest superblock, as a mask.
 pub(super) fn legs_lacking(newest: &Superblock, superblocks: &[Superblock]) -> u8 {
     let has_it =

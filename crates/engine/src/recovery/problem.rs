@@ -48,6 +48,17 @@ pub enum Problem {
         /// The other.
         other: usize,
     },
+    /// Legs that call the volume by different names, each of which counts itself in.
+    Renamed {
+        /// The image whose superblock is the newest.
+        image: usize,
+        /// The name it says.
+        name: String,
+        /// Another image.
+        other: usize,
+        /// The name that one says.
+        other_name: String,
+    },
     /// The volume no longer counts this leg among its own.
     Stranger {
         /// The image's index.
@@ -152,10 +163,12 @@ impl Problem {
             Problem::ForeignVolume { .. } => Mark::RefusedForeign,
             Problem::SameLeg { .. } => Mark::RefusedSameLeg,
             Problem::Fork { .. } => Mark::RefusedFork,
+
             Problem::Stranger { .. } => Mark::RefusedStranger,
             Problem::Missing { .. } => Mark::RefusedMissing,
             Problem::NoneIn => Mark::RefusedNoneIn,
-            Problem::SuperblockDamaged { .. }
+            Problem::Renamed { .. }
+            | Problem::SuperblockDamaged { .. }
             | Problem::PageDamaged { .. }
             | Problem::PageLost { .. }
             | Problem::Undecided { .. }
@@ -188,6 +201,13 @@ impl Problem {
                 "{} and {}: each was used without the other, so their contents have diverged \
                  and cannot be merged; serve only the one to keep, and make the other a new \
                  leg with 'hemi leg replace'",
+                name(*image),
+                name(*other)
+            ),
+            Problem::Renamed { image, name: newest, other, other_name } => format!(
+                "{} says that the volume is called {newest:?}, and {} says {other_name:?}: a name never \
+                 changes, so the superblock of one was tampered with. Leave that leg out; if the other \
+                 then cannot decide alone, let it with '{PROMOTE}'",
                 name(*image),
                 name(*other)
             ),

@@ -7,7 +7,8 @@ use crate::world::{World, calm};
 use hemi_engine::command::Command;
 use hemi_engine::format::ledger::LedgerError;
 use hemi_engine::format::stamp::{Progress, Stamp};
-use hemi_engine::format::{Id, Layout, Membership};
+use hemi_engine::format::superblock::Name;
+use hemi_engine::format::{BLOCK_BYTES, Block, Id, Layout, Membership, Superblock};
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::recovery::{self, Problem};
 use hemi_engine::settings::Settings;
@@ -431,4 +432,34 @@ fn a_damaged_page_newer_than_a_clean_stop_keeps_the_volume_from_opening() {
     world.disks[A].metadata[at + 1024..at + 1536].fill(0xAA);
     let refusal = recovery::assess(&world.images()).expect_err("the page was newer");
     assert!(matches!(refusal.problems[..], [Problem::PageDamaged { image: A, page: 0, .. }]));
+}
+
+/// The newest superblock calls the volume by another name than a leg that counts itself in. Names never change,
+/// and files are named after them.
+#[test]
+fn one_leg_does_not_rename_the_volume() {
+    let mut world = world(false);
+    world.write(0, 8);
+    world.converge();
+    world.close();
+    for slot in 0..2 {
+        let at = Layout::superblock_address(slot) as usize;
+        let bytes = &mut world.disks[B].metadata[at..at + BLOCK_BYTES];
+        let mut block: Block = (&*bytes).try_into().expect("its size");
+        let mut superblock = Superblock::decode(&block, slot).expect("it is valid");
+        superblock.name = Name::new("/../../etc/passwd").expect("a name");
+        superblock.sequence += 10;
+        superblock.encode(&mut block, slot);
+        bytes.copy_from_slice(&block);
+    }
+    let refusal = world.open(&[A, B]).expect_err("they contradict each other");
+    let [Problem::Renamed { image: 1, other: 0, name, .. }] = &refusal.problems[..] else {
+        panic!("{:?}", refusal.problems)
+    };
+    assert_eq!(name, "/../../etc/passwd");
+    let text = refusal.describe(&["a", "b"]);
+    assert!(
+        text.starts_with("b says that the volume is called \"/../../etc/passwd\", and a says"),
+        "{text}"
+    );
 }
