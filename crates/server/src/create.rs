@@ -35,7 +35,7 @@ pub use created::{Created, CreatedLeg};
 pub use error::CreateError;
 pub use join::{JoinOptions, prepare_join, superblock_of};
 pub use spare::{Share, Spare};
-pub use standby::{Joined, make_standby, read_head, take_standby, unfit, write_standby};
+pub use standby::{Joined, make_standby, take_standby, unfit, write_standby};
 pub use twins::{LegsInUse, check_configured};
 
 use candidate::Candidate;

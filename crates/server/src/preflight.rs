@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use hemi_engine::recovery::{HEAD_BYTES, newest_of};
+use hemi_engine::recovery::newest_of;
 use rustix::fs::{Access, access};
 
 use crate::config::Config;
@@ -202,9 +202,8 @@ fn scan_for(config: &ScanConfig) -> Vec<String> {
 /// Opens a leg for inspection and returns the name of its volume.
 fn superblock_name(leg: &LegConfig) -> Result<String, String> {
     let opened = OpenLeg::configured(leg, Purpose::Inspect).map_err(|error| error.to_string())?;
-    let mut head = vec![0; HEAD_BYTES.min(opened.size()) as usize];
     let path = &leg.path;
-    opened.read_at(0, &mut head).map_err(|error| format!("cannot read {path}: {error}"))?;
+    let head = opened.head().map_err(|error| format!("cannot read {path}: {error}"))?;
     let superblock = newest_of(&head)
         .map_err(|error| other_spec(path).unwrap_or_else(|| format!("{path}: {error}")))?;
     Ok(volume_name(&superblock))

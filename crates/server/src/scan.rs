@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use hemi_engine::format::{Membership, Standby, Superblock, SuperblockError};
 use hemi_engine::io::OutReason;
-use hemi_engine::recovery::{HEAD_BYTES, newest_of};
+use hemi_engine::recovery::newest_of;
 use serde::{Deserialize, Serialize};
 
 use crate::opening::volume_name;
@@ -150,10 +150,10 @@ fn read_candidate(spec: &LegSpec) -> Reading {
         Ok(leg) => leg,
         Err(error) => return unreadable(error.to_string()),
     };
-    let mut head = vec![0; HEAD_BYTES.min(leg.size()) as usize];
-    if let Err(error) = leg.read_at(0, &mut head) {
-        return unreadable(format!("cannot be read: {error}"));
-    }
+    let head = match leg.head() {
+        Ok(head) => head,
+        Err(error) => return unreadable(format!("cannot be read: {error}")),
+    };
     if let (LegSpec::Path(path), Some(block)) = (spec, head.first_chunk::<IDENTITY_BYTES>())
         && block.starts_with(&MAGIC)
     {

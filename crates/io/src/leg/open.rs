@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hemi_engine::format::LegDescription;
 use hemi_engine::io::LegTraits;
+use hemi_engine::recovery::HEAD_BYTES;
 use rustix::io::Errno;
 
 use crate::config::legs::{LegConfig, LegSpec, LegTls};
@@ -427,6 +428,17 @@ impl OpenLeg {
             OpenLeg::Apart(apart) => apart.description(),
             OpenLeg::Nbd(export) => export.description().to_owned(),
         }
+    }
+
+    /// Reads the part of the leg that holds its superblocks, at most [`HEAD_BYTES`].
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn head(&self) -> io::Result<Vec<u8>> {
+        // At most 1 MiB.
+        let mut head = vec![0; HEAD_BYTES.min(self.size()) as usize];
+        self.read_at(0, &mut head)?;
+        Ok(head)
     }
 
     /// Reads `into.len()` bytes from `offset`. Any alignment is allowed.

@@ -4,7 +4,7 @@
 //! when the leg joins, and until then nothing on the leg refers to anything.
 
 use hemi_engine::format::{Id, Layout, Superblock};
-use hemi_engine::recovery::{HEAD_BYTES, newest_of};
+use hemi_engine::recovery::newest_of;
 
 use super::candidate::{self, Candidate, Member};
 use super::{CreateError, LegsInUse, Opened, Share, prepare, random_id, twins};
@@ -97,10 +97,7 @@ pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError>
 /// Fails if the leg cannot be opened or read.
 pub fn superblock_of(config: &LegConfig) -> Result<Option<Superblock>, CreateError> {
     let leg = OpenLeg::configured(config, Purpose::Inspect)?;
-    let length = HEAD_BYTES.min(leg.size());
-    // The length is at most 1 MiB.
-    let mut head = vec![0; length as usize];
-    leg.read_at(0, &mut head)
-        .map_err(|source| CreateError::Read { path: config.path.to_string(), source })?;
+    let head =
+        leg.head().map_err(|source| CreateError::Read { path: config.path.to_string(), source })?;
     Ok(newest_of(&head).ok())
 }

@@ -4,7 +4,6 @@ use std::io;
 
 use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{BLOCK_BYTES, Id, Layout, Standby};
-use hemi_engine::recovery::HEAD_BYTES;
 
 use super::join::{JoinOptions, prepare_join};
 use super::{CreateError, prepare, random_id};
@@ -58,7 +57,7 @@ pub fn write_standby(leg: &OpenLeg, standby: &Standby) -> io::Result<()> {
 pub fn take_standby(config: &LegConfig, to: &Joined) -> Result<(OpenLeg, Id), CreateError> {
     let path = || config.path.to_string();
     let leg = OpenLeg::configured(config, Purpose::Serve)?;
-    let head = read_head(&leg).map_err(|source| CreateError::Read { path: path(), source })?;
+    let head = leg.head().map_err(|source| CreateError::Read { path: path(), source })?;
     let found = Standby::of(&head).filter(|standby| standby.volume_id == to.volume);
     let unfit = match found {
         None => Some("its superblock does not say so".to_owned()),
@@ -84,15 +83,4 @@ pub fn unfit(leg: &OpenLeg, to: &Joined) -> Option<String> {
     (leg.block() > to.block_bytes).then(|| {
         format!("it has blocks of {} bytes, the volume of {}", leg.block(), to.block_bytes)
     })
-}
-
-/// Reads the part of a drive that holds its superblocks. Blocks.
-///
-/// # Errors
-/// The system's error.
-pub fn read_head(leg: &OpenLeg) -> io::Result<Vec<u8>> {
-    // At most 1 MiB.
-    let mut head = vec![0; HEAD_BYTES.min(leg.size()) as usize];
-    leg.read_at(0, &mut head)?;
-    Ok(head)
 }

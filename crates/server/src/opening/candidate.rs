@@ -1,6 +1,6 @@
 //! A leg that is about to be opened, named by the configuration or found by a scan.
 
-use hemi_engine::recovery::{self, HEAD_BYTES};
+use hemi_engine::recovery;
 
 use crate::serve::ServeError;
 use hemi_io::config::legs::LegConfig;
@@ -150,9 +150,8 @@ fn unreadable(error: &std::io::Error) -> String {
 
 /// Reads the metadata at the beginning of a leg.
 fn read_metadata(leg: &OpenLeg) -> std::io::Result<Vec<u8>> {
-    let head = HEAD_BYTES.min(leg.size());
-    let mut bytes = vec![0; head as usize];
-    leg.read_at(0, &mut bytes)?;
+    let mut bytes = leg.head()?;
+    let head = bytes.len() as u64;
     // Without a superblock, the head is all that recovery needs to explain the problem.
     let needed = recovery::metadata_bytes(&bytes).unwrap_or(head).min(leg.size());
     if needed > head {

@@ -4,7 +4,7 @@ use hemi_engine::format::{Membership, Standby, Superblock};
 use hemi_engine::io::OutReason;
 use hemi_engine::recovery::newest_of;
 
-use crate::create::{Joined, read_head, unfit, write_standby};
+use crate::create::{Joined, unfit, write_standby};
 use hemi_io::config::legs::LegConfig;
 use hemi_io::leg::{OpenLeg, Purpose};
 
@@ -39,7 +39,7 @@ pub(super) fn look(config: &LegConfig, held: Option<OpenLeg>, known: &Known) -> 
         Ok(leg) => leg,
         Err(error) => return Found::Not(error.to_string()),
     };
-    let head = match read_head(&leg) {
+    let head = match leg.head() {
         Ok(head) => head,
         Err(error) => return Found::Not(format!("its superblock cannot be read: {error}")),
     };
