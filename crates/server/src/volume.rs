@@ -30,7 +30,7 @@ mod upgrading;
 
 use detaching::not_detached;
 use joining::Coming;
-pub(crate) use joining::is_place;
+pub(crate) use joining::{free_slot, is_place, state};
 
 /// A volume served by a reactor.
 #[derive(Debug)]

@@ -7,10 +7,10 @@
 use hemi_engine::format::{Membership, Standby, Superblock};
 use hemi_engine::io::OutReason;
 use hemi_engine::recovery::{self, Opening, Problem, Refusal};
-use hemi_units::Size;
 
 use super::candidate::{Candidate, State, Unfit};
 use super::{is_path, present};
+use crate::create::{Joined, unfit};
 use crate::serve::ServeError;
 use hemi_io::probe::hex;
 
@@ -93,22 +93,20 @@ pub(super) fn set_aside_strangers(refusal: &Refusal, candidates: &mut [Candidate
 /// Sets aside legs that are out and cannot hold the volume. Returns true if it set aside any.
 pub(super) fn set_aside_short(opening: &Opening, candidates: &mut [Candidate]) -> bool {
     let superblock = &opening.superblock;
-    let needed = superblock.layout.data_offset() + superblock.layout.volume_bytes();
+    let to = Joined {
+        volume: superblock.volume_id,
+        layout: superblock.layout,
+        block_bytes: superblock.block_bytes,
+    };
     let mut is_any = false;
     let mut slots = opening.slots.iter();
     for candidate in candidates {
         let State::Present { leg, .. } = &candidate.state else { continue };
-        let (Some(slot), size, block) = (slots.next(), leg.size(), leg.block()) else { continue };
+        let Some(slot) = slots.next() else { continue };
         if !matches!(superblock.legs[slot.index()].state, Membership::Out(_)) {
             continue;
         }
-        let why = if size < needed {
-            format!("it has {}, and the volume needs {}", Size(size), Size(needed))
-        } else if block > superblock.block_bytes {
-            format!("it has blocks of {block} bytes, the volume of {}", superblock.block_bytes)
-        } else {
-            continue;
-        };
+        let Some(why) = unfit(leg, &to) else { continue };
         let error = ServeError::Refused(format!("leg {}: {why}", candidate.config.label()));
         candidate.state = State::Unfit(Unfit { why, error, passes: false });
         is_any = true;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hemi_engine::command::CommandError;
 use hemi_engine::format::Layout;
-use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::status::LegState;
 
 use super::look::{Found, Known, look};
@@ -16,7 +16,7 @@ use crate::control::volume::{Phase, Snapshot};
 use crate::create::{Joined, take_standby};
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
 use crate::notices;
-use crate::volume::is_place;
+use crate::volume::{free_slot, is_place, state};
 use hemi_io::config::legs::LegConfig;
 
 /// Interval at which the thread looks at the volume.
@@ -207,11 +207,7 @@ impl Watch {
         let error = match attach(leg)? {
             Ok(()) => return Ok(leg),
             Err(ReactorError::Command(CommandError::IoInFlight | CommandError::SlotInUse)) => {
-                let state = |slot: u8| of.status.legs.iter().find(|leg| leg.leg == slot);
-                let is_free =
-                    |slot: &u8| state(*slot).is_none_or(|leg| leg.state == LegState::Empty);
-                let free = (0..LEGS_MAX as u8).find(is_free);
-                let slot = LegIndex(free.ok_or("no other slot is free")?);
+                let slot = free_slot(of, None).map_err(|_| "no other slot is free")?;
                 match attach(slot)? {
                     Ok(()) => return Ok(slot),
                     Err(error) => error,
@@ -265,11 +261,7 @@ fn known(snapshot: &Snapshot) -> Option<Known> {
 
 /// Returns true if the drive is the one of a leg that the volume has.
 fn is_used(config: &LegConfig, snapshot: &Snapshot) -> bool {
-    let state = |leg: u8| {
-        let found = snapshot.status.legs.iter().find(|status| status.leg == leg);
-        found.map_or(LegState::Empty, |status| status.state)
-    };
-    let mut legs = snapshot.legs.iter().filter(|leg| state(leg.leg) != LegState::Empty);
+    let mut legs = snapshot.legs.iter().filter(|leg| state(snapshot, leg.leg) != LegState::Empty);
     legs.any(|leg| is_place(config, &leg.path))
 }
 

@@ -129,7 +129,8 @@ fn legs_in_use(snapshot: &Snapshot) -> LegsInUse {
     LegsInUse { volume: Some(snapshot.identity.id), slots }
 }
 
-fn state(snapshot: &Snapshot, leg: u8) -> LegState {
+/// Returns the state of the leg in a slot.
+pub(crate) fn state(snapshot: &Snapshot, leg: u8) -> LegState {
     let found = snapshot.status.legs.iter().find(|status| status.leg == leg);
     found.map_or(LegState::Empty, |status| status.state)
 }
@@ -143,7 +144,7 @@ fn slot(leg: u8) -> Result<LegIndex, Refusal> {
 }
 
 /// Returns the requested slot if it is free, or the first free one.
-fn free_slot(snapshot: &Snapshot, asked: Option<u8>) -> Result<LegIndex, Refusal> {
+pub(crate) fn free_slot(snapshot: &Snapshot, asked: Option<u8>) -> Result<LegIndex, Refusal> {
     let Some(leg) = asked else {
         let free = (0..LEGS_MAX as u8).find(|leg| state(snapshot, *leg) == LegState::Empty);
         return free.map(LegIndex).ok_or_else(|| {
