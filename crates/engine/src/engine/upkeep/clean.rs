@@ -422,7 +422,7 @@ impl<B: Buffers> Engine<B> {
             if !self.changes.is_changing(index)
                 && (at_rest && !state.waits_to_retry(now) || state.may_have_pages(now))
             {
-                self.legs[leg].put_off_pages(self.clock.now() + LAZY_INTERVAL);
+                self.legs[leg].put_off_pages(now + LAZY_INTERVAL);
                 current &= self.regions.metadata_mut().request_lazily(index);
             } else {
                 current = false;
