@@ -165,9 +165,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
         if let Some(error) = passed_over::needed(&mut candidates) {
             return Err(error);
         }
-        if let Some(search) = &mut search
-            && search.drop_strangers(&refusal, &mut candidates)
-        {
+        if passed_over::set_aside_strangers(&refusal, &mut candidates) {
             continue;
         }
         let text =
@@ -177,9 +175,6 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
             for (index, unfit) in set_aside {
                 candidates[index].state = State::Unfit(unfit);
             }
-            continue;
-        }
-        if passed_over::set_aside_strangers(&refusal, &mut candidates) {
             continue;
         }
         let waits = waits_for_legs(&refusal, &candidates, search.is_some());

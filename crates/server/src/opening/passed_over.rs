@@ -69,23 +69,23 @@ pub(super) fn set_aside_standbys(candidates: &mut [Candidate]) {
     }
 }
 
-/// Sets aside named drives whose slot another leg has taken: a standby, or one that an operator put in their
-/// place. Returns true if it set aside any and a leg remains.
+/// Sets aside drives that are legs no more: another leg has their slot, a standby or one that an operator put
+/// there. One that was detached is set aside here if a scan found it; if it was named, [`set_aside`] tells the
+/// way back. Returns true if it set aside any and a leg remains.
 pub(super) fn set_aside_strangers(refusal: &Refusal, candidates: &mut [Candidate]) -> bool {
-    let is_stranger = |index: &usize| {
-        refusal.problems.iter().any(|problem| {
-            matches!(problem, Problem::Stranger { image, detached: false } if image == index)
+    let present = candidates.iter_mut().filter(|candidate| candidate.is_present());
+    let (strangers, others): (Vec<_>, Vec<_>) = present.enumerate().partition(|(index, one)| {
+        let is_found = one.wanted.is_some();
+        refusal.problems.iter().any(|problem| match problem {
+            Problem::Stranger { image, detached } => image == index && (is_found || !detached),
+            _ => false,
         })
-    };
-    let present: Vec<usize> =
-        (0..candidates.len()).filter(|&index| candidates[index].is_present()).collect();
-    let strangers: Vec<usize> =
-        (0..present.len()).filter(is_stranger).map(|image| present[image]).collect();
-    if strangers.is_empty() || strangers.len() == present.len() {
+    });
+    if strangers.is_empty() || others.is_empty() {
         return false;
     }
-    for index in strangers {
-        candidates[index].state = State::NoLeg("it is a leg no more");
+    for (_, stranger) in strangers {
+        stranger.state = State::NoLeg("it is a leg no more");
     }
     true
 }

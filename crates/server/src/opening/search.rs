@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use hemi_engine::recovery::{Problem, Refusal};
-
 use super::candidate::{Candidate, State};
 use crate::config::scan::ScanConfig;
 use crate::scan::apart::Scanner;
@@ -22,8 +20,6 @@ pub(super) struct Search<'a> {
     next: Instant,
     /// True until the candidates agree with the scan.
     is_new: bool,
-    /// The ids of legs that the volume no longer has.
-    dropped: Vec<String>,
 }
 
 impl<'a> Search<'a> {
@@ -34,7 +30,6 @@ impl<'a> Search<'a> {
             scan: Scan::default(),
             next: Instant::now(),
             is_new: false,
-            dropped: Vec::new(),
         }
     }
 
@@ -61,9 +56,11 @@ impl<'a> Search<'a> {
         if !std::mem::take(&mut self.is_new) {
             return Ok(Ok(()));
         }
-        candidates.retain(|one| one.wanted.is_none() || one.is_present());
-        let present: Vec<String> = candidates.iter().filter_map(Candidate::id).collect();
-        let is_new = |id: &String| !present.contains(id) && !self.dropped.contains(id);
+        let is_left_out = |one: &Candidate| matches!(one.state, State::NoLeg(_));
+        candidates.retain(|one| one.wanted.is_none() || one.is_present() || is_left_out(one));
+        let known = candidates.iter().flat_map(|one| [one.id(), one.wanted.clone()]);
+        let known: Vec<String> = known.flatten().collect();
+        let is_new = |id: &String| !known.contains(id);
         for leg in chosen.found.iter().filter(|leg| is_new(&leg.id)) {
             let config = LegConfig::new(leg.spec.clone());
             candidates.push(Candidate::new(config, Some(leg.id.clone()))?);
@@ -86,36 +83,6 @@ impl<'a> Search<'a> {
             }
         }
         Ok(Ok(()))
-    }
-
-    /// Drops legs that were found but that the volume no longer has. Returns true if it dropped any and legs
-    /// of the volume remain.
-    pub(super) fn drop_strangers(
-        &mut self,
-        refusal: &Refusal,
-        candidates: &mut [Candidate],
-    ) -> bool {
-        let is_stranger = |index: usize| {
-            refusal.problems.iter().any(
-                |problem| matches!(problem, Problem::Stranger { image, .. } if *image == index),
-            )
-        };
-        let present = candidates.iter().filter(|candidate| candidate.is_present());
-        let (strangers, others): (Vec<_>, Vec<_>) = present
-            .enumerate()
-            .partition(|(index, one)| one.wanted.is_some() && is_stranger(*index));
-        if strangers.is_empty() || others.is_empty() {
-            return false;
-        }
-        self.dropped
-            .extend(strangers.into_iter().filter_map(|(_, stranger)| stranger.wanted.clone()));
-        for candidate in candidates {
-            if candidate.wanted.as_ref().is_some_and(|id| self.dropped.contains(id)) {
-                candidate.wanted = None;
-                candidate.state = State::NoLeg("it is a leg no more");
-            }
-        }
-        true
     }
 
     /// Returns a message that no leg of the volume was found.
