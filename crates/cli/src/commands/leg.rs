@@ -128,15 +128,15 @@ pub(crate) fn slot() -> RangedI64ValueParser<u8> {
 }
 
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Keep {
+pub(super) struct Keep {
     /// Write the change into the configuration file that the volume was started from; without it,
     /// the lines to change are printed.
     #[arg(long)]
-    pub(crate) write_config: bool,
+    write_config: bool,
 }
 
 #[derive(Clone, Debug, Args)]
-pub(crate) struct NewLeg {
+pub(super) struct NewLeg {
     /// The leg: a path, stripe:PATH,PATH[,chunk=64K], end:PATH, external:PATH,metadata=PATH,
     /// nbd://HOST[:PORT]/[EXPORT], or nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through
     /// TLS).
@@ -163,7 +163,7 @@ pub(crate) struct NewLeg {
 
 impl NewLeg {
     /// Returns the leg's configuration as sent to the server, which may run in another directory.
-    pub(crate) fn config(&self) -> Result<LegConfig> {
+    pub(super) fn config(&self) -> Result<LegConfig> {
         let spec = self.spec.absolute().with_context(|| format!("where is {}?", self.spec))?;
         let mut config = LegConfig::new(spec);
         config.name.clone_from(&self.name);
@@ -183,33 +183,41 @@ pub(crate) fn run(arguments: &LegArgs) -> Result<()> {
                 Change { client: Client::new(which)?, keep: *keep, from: None, to: Some(&config) };
             let request =
                 api::AddLeg { leg: *slot, config: config.clone(), wipe: *wipe, spare: *spare };
-            change.ask("/v1/legs/add", &request, "added; it is being filled")
+            change.ask("/v1/legs/add", &request, "leg added; it is being filled")
         }
         What::Remove { leg, keep, which } => {
-            let change =
-                Change { client: Client::new(which)?, keep: *keep, from: Some(*leg), to: None };
-            change.ask("/v1/legs/remove", &api::OneLeg { leg: *leg }, "removed")
+            let change = Change {
+                client: Client::new(which)?,
+                keep: *keep,
+                from: Some(Leaving::Leg(*leg)),
+                to: None,
+            };
+            change.ask("/v1/legs/remove", &api::OneLeg { leg: *leg }, "leg removed")
         }
         What::Replace { leg, new, wipe, spare, keep, which } => {
             let config = new.config()?;
-            let from = Some(*leg);
+            let from = Some(Leaving::Leg(*leg));
             let change =
                 Change { client: Client::new(which)?, keep: *keep, from, to: Some(&config) };
             let request =
                 api::ReplaceLeg { leg: *leg, config: config.clone(), wipe: *wipe, spare: *spare };
-            change.ask("/v1/legs/replace", &request, "replaced; it is being filled")
+            change.ask("/v1/legs/replace", &request, "leg replaced; it is being filled")
         }
         What::Detach { leg, keep, which } => {
-            let change =
-                Change { client: Client::new(which)?, keep: *keep, from: Some(*leg), to: None };
-            change.ask("/v1/legs/detach", &api::OneLeg { leg: *leg }, "detached")
+            let change = Change {
+                client: Client::new(which)?,
+                keep: *keep,
+                from: Some(Leaving::Leg(*leg)),
+                to: None,
+            };
+            change.ask("/v1/legs/detach", &api::OneLeg { leg: *leg }, "leg detached")
         }
         What::Attach { new, wipe, keep, which } => {
             let config = new.config()?;
             let change =
                 Change { client: Client::new(which)?, keep: *keep, from: None, to: Some(&config) };
             let request = api::AttachLeg { config: config.clone(), wipe: *wipe };
-            change.ask("/v1/legs/attach", &request, "attached; it is being filled")
+            change.ask("/v1/legs/attach", &request, "leg attached; it is being filled")
         }
     }
 }
@@ -228,21 +236,48 @@ fn list(json: bool, which: &Which) -> Result<()> {
 }
 
 /// A change of a volume's legs, and of the configuration file that makes it permanent.
-struct Change<'a> {
-    client: Client,
-    keep: Keep,
-    /// The slot of the leg that leaves.
-    from: Option<u8>,
-    /// The leg that joins.
-    to: Option<&'a LegConfig>,
+pub(super) struct Change<'a> {
+    pub(super) client: Client,
+    pub(super) keep: Keep,
+    /// The drive that leaves.
+    pub(super) from: Option<Leaving<'a>>,
+    /// The drive that joins.
+    pub(super) to: Option<&'a LegConfig>,
+}
+
+/// A drive that leaves.
+pub(super) enum Leaving<'a> {
+    /// The leg in a slot.
+    Leg(u8),
+    /// The standby of this name or path.
+    Standby(&'a str),
+}
+
+impl Leaving<'_> {
+    /// Returns its spec, if the volume has it.
+    fn spec(&self, status: &VolumeStatus) -> Option<LegSpec> {
+        let path = match *self {
+            Leaving::Leg(slot) => &status.legs.iter().find(|leg| leg.leg == slot)?.path,
+            Leaving::Standby(named) => {
+                let mut known = status.standbys.iter();
+                &known.find(|one| one.name == named || one.path == named)?.path
+            }
+        };
+        path.parse().ok()
+    }
 }
 
 impl Change<'_> {
-    fn ask(&self, path: &str, request: &impl serde::Serialize, done: &str) -> Result<()> {
+    /// Asks for the change, says that it is `done`, and keeps it in the file.
+    pub(super) fn ask(
+        &self,
+        path: &str,
+        request: &impl serde::Serialize,
+        done: &str,
+    ) -> Result<()> {
         let client = &self.client;
         let status: VolumeStatus = client.block_on(client.get("/v1/status"))?;
-        let from = self.from.and_then(|slot| status.legs.iter().find(|leg| leg.leg == slot));
-        let from = from.and_then(|leg| leg.path.parse::<LegSpec>().ok());
+        let from = self.from.as_ref().and_then(|leaving| leaving.spec(&status));
         let file = status.config_file.as_deref();
         let keeping = Keeping::prepare(file, self.keep.write_config, |file| {
             match (&from, self.to) {
@@ -257,7 +292,7 @@ impl Change<'_> {
             }
         })?;
         client.block_on(client.post(path, request))?;
-        writeln!(std::io::stdout(), "leg {done}")?;
+        writeln!(std::io::stdout(), "{done}")?;
         let otherwise = match (&from, self.to) {
             (Some(from), Some(to)) => format!("with the leg {} in place of {from}", leg_entry(to)),
             (Some(from), None) => format!("without the leg {from}"),
@@ -271,7 +306,7 @@ impl Change<'_> {
 
 /// Returns true if a start that looks for legs finds this one by itself: a block device, or a
 /// remote leg, which the others know.
-pub(crate) fn is_found_by_scan(leg: &LegSpec) -> bool {
+fn is_found_by_scan(leg: &LegSpec) -> bool {
     let is_device = |path: &PathBuf| {
         std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
     };

@@ -1,15 +1,11 @@
 //! `hemi standby`: the drives that wait to take the place of a leg.
 
-use std::io::Write as _;
-
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use hemi_io::config::legs::LegSpec;
-use hemi_server::control::api::{self, VolumeStatus};
+use hemi_server::control::api;
 
-use super::leg::{Keep, NewLeg, is_found_by_scan};
+use super::leg::{Change, Keep, Leaving, NewLeg};
 use crate::client::{Client, Which};
-use crate::config_file::{Keeping, leg_entry};
 
 /// Add and remove standbys: drives that take the place of a leg that is out.
 #[derive(Debug, Args)]
@@ -53,40 +49,18 @@ Example:
 pub(crate) fn run(arguments: &StandbyArgs) -> Result<()> {
     match &arguments.what {
         What::Add { new, wipe, keep, which } => {
-            let client = Client::new(which)?;
             let config = new.config()?;
-            let status: VolumeStatus = client.block_on(client.get("/v1/status"))?;
-            let file = status.config_file.as_deref();
-            let keeping = Keeping::prepare(file, keep.write_config, |file| {
-                if file.scans() && is_found_by_scan(&config.path) {
-                    return Ok(());
-                }
-                file.add_leg(&config)
-            })?;
+            let change =
+                Change { client: Client::new(which)?, keep: *keep, from: None, to: Some(&config) };
             let request = api::AddStandby { config: config.clone(), wipe: *wipe };
-            client.block_on(client.post("/v1/standbys/add", &request))?;
-            writeln!(
-                std::io::stdout(),
-                "standby added; it takes the place of a leg that goes out"
-            )?;
-            keeping.finish(&format!("with {} among the legs", leg_entry(&config)))
+            let done = "standby added; it takes the place of a leg that goes out";
+            change.ask("/v1/standbys/add", &request, done)
         }
         What::Remove { standby, keep, which } => {
-            let client = Client::new(which)?;
-            let status: VolumeStatus = client.block_on(client.get("/v1/status"))?;
-            let mut known = status.standbys.iter();
-            let known = known.find(|one| one.name == *standby || one.path == *standby);
-            let path = known.map_or(standby, |known| &known.path);
-            let spec = path.parse::<LegSpec>().ok();
-            let file = status.config_file.as_deref();
-            let keeping = Keeping::prepare(file, keep.write_config, |file| match &spec {
-                Some(spec) => file.remove_leg(spec),
-                None => Ok(()),
-            })?;
+            let from = Some(Leaving::Standby(standby));
+            let change = Change { client: Client::new(which)?, keep: *keep, from, to: None };
             let request = api::RemoveStandby { standby: standby.clone() };
-            client.block_on(client.post("/v1/standbys/remove", &request))?;
-            writeln!(std::io::stdout(), "standby removed; the drive is free")?;
-            keeping.finish(&format!("without {path} among the legs"))
+            change.ask("/v1/standbys/remove", &request, "standby removed; the drive is free")
         }
     }
 }
