@@ -52,6 +52,15 @@ fn flushed_in_time(has_ledger: bool) -> (World, usize) {
     (world, bad)
 }
 
+/// Writes regions of the second page for long enough that a leg which fails the first is marked out.
+fn use_other_page(world: &mut World) {
+    for step in 0..100 {
+        world.write(SECOND_PAGE + 128 * step, 8);
+        world.flush();
+        world.wait(100 * MILLISECOND);
+    }
+}
+
 #[test]
 fn a_flush_does_not_wait_for_a_page_that_its_leg_cannot_write() {
     for has_ledger in [false, true] {
@@ -64,11 +73,7 @@ fn a_flush_does_not_wait_for_a_page_that_its_leg_cannot_write() {
 fn a_leg_that_cannot_write_one_page_is_marked_out() {
     for has_ledger in [false, true] {
         let (mut world, bad) = flushed_in_time(has_ledger);
-        for step in 0..100 {
-            world.write(SECOND_PAGE + 128 * step, 8);
-            world.flush();
-            world.wait(100 * MILLISECOND);
-        }
+        use_other_page(&mut world);
         let out = Notice::Out { leg: LegIndex(bad as u8), reason: OutReason::WriteErrors };
         assert!(world.notices.contains(&out), "ledger: {has_ledger}");
     }
@@ -79,11 +84,7 @@ fn a_leg_that_cannot_write_one_page_is_marked_out() {
 fn a_page_that_cannot_be_written_is_tried_at_intervals_at_rest() {
     for has_ledger in [false, true] {
         let (mut world, bad) = flushed_in_time(has_ledger);
-        for step in 0..100 {
-            world.write(SECOND_PAGE + 128 * step, 8);
-            world.flush();
-            world.wait(100 * MILLISECOND);
-        }
+        use_other_page(&mut world);
         world.wait(10 * SECOND);
         world.notices.clear();
         world.wait(60 * SECOND);
