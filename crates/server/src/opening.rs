@@ -52,25 +52,11 @@ pub struct OpenedVolume {
     pub(crate) given_up: Option<GivenUp>,
 }
 
-/// Returns the name that a volume is called by, or the beginning of its id if it has none. Files are named after
-/// it, and it comes from a disk: what would make a path of it is replaced by an underscore.
+/// Returns a volume's name, or the beginning of its id if it has none.
 pub(crate) fn volume_name(superblock: &Superblock) -> String {
     match superblock.name.as_str() {
         "" => superblock.volume_id.iter().take(4).map(|byte| format!("{byte:02x}")).collect(),
-        name @ ("." | "..") => name.replace('.', "_"),
-        name => name.replace('/', "_"),
-    }
-}
-
-/// Warns of a volume whose name cannot be that of a file. Older versions let one be created.
-fn tell_other_name(superblock: &Superblock) {
-    let (recorded, called) = (superblock.name.as_str(), volume_name(superblock));
-    if !recorded.is_empty() && recorded != called {
-        tracing::warn!(
-            recorded,
-            called,
-            "the legs record a name for the volume that cannot be the name of a file; it is served under another"
-        );
+        name => name.to_owned(),
     }
 }
 
@@ -220,7 +206,6 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
             refused(&refusal, &candidates, &ledgers, search.as_ref(), &options)
         })?;
     }
-    tell_other_name(&opening.superblock);
     passed_over::tell(&opening, &candidates);
     for absence in absences(&candidates) {
         tracing::warn!(absence, "the volume is served without a leg that is out");
@@ -486,33 +471,5 @@ pub(crate) fn is_path(config: &LegConfig, path: &Path) -> bool {
             own.is_ok_and(|own| own == path.to_string_lossy())
         }
         _ => config.path.to_string() == path.to_string_lossy(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use hemi_engine::format::Layout;
-    use hemi_engine::format::create::NewVolume;
-    use hemi_engine::format::superblock::Name;
-
-    use super::*;
-
-    #[test]
-    fn no_name_of_a_disk_is_a_path() {
-        let called = |name: &str| {
-            let volume = NewVolume {
-                id: [0xAB; 16],
-                generation: [5; 16],
-                legs: &[[1; 16]],
-                name: Name::new(name).expect("a name"),
-                layout: Layout::new(64 << 20, 1 << 20).expect("a layout"),
-                block_bytes: 4096,
-                created: 0,
-            };
-            volume_name(&volume.superblock(LegIndex(0)))
-        };
-        assert_eq!(called("/../../etc/passwd"), "_.._.._etc_passwd");
-        assert_eq!([called("."), called(".."), called("a/b")], ["_", "__", "a_b"]);
-        assert_eq!([called("my db"), called(".x"), called("")], ["my db", ".x", "abababab"]);
     }
 }

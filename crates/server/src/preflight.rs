@@ -20,7 +20,6 @@ use crate::control::named::{Answerer, ask};
 use crate::control::socket::{VolumeSocket, no_run_directory, run_directories};
 use crate::descriptors;
 use crate::device;
-use crate::opening::volume_name;
 use crate::scan::apart::Scanner;
 use crate::scan::legs_of;
 use hemi_io::config::legs::{LegConfig, LegSpec, LegTls};
@@ -206,7 +205,7 @@ fn superblock_name(leg: &LegConfig) -> Result<String, String> {
     let head = opened.head().map_err(|error| format!("cannot read {path}: {error}"))?;
     let superblock = newest_of(&head)
         .map_err(|error| other_spec(path).unwrap_or_else(|| format!("{path}: {error}")))?;
-    Ok(volume_name(&superblock))
+    Ok(superblock.name.as_str().to_owned())
 }
 
 fn is_served(config: &Config, volume: &str) -> bool {
